@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: MIT
+from xcl.cli import main
+
+main()

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Data sets: reading, caching, writing, making. Rows come out as `Csr`."""

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""Sparse rows as three arrays: what the engine reads, in memory or memory-mapped alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+
+@dataclass(frozen=True)
+class Csr:
+    """Rows i has ids indices[indptr[i]:indptr[i+1]], ascending, and as many values (None: all are 1).
+
+    indptr: (n_rows + 1) int64.  indices: (nnz) int32.  values: (nnz) float32 or None.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32] | None
+    n_cols: int
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def nnz(self) -> int:
+        return int(self.indptr[-1])
+
+    def to_scipy(self) -> Any:
+        """The same rows as a scipy csr_matrix; ids and values are not copied while nnz < 2^31."""
+        values = self.values if self.values is not None else np.ones(self.nnz, np.float32)
+        small = self.nnz < 2**31
+        indptr = self.indptr.astype(np.int32) if small else self.indptr
+        indices = self.indices if small else self.indices.astype(np.int64)
+        out = sp.csr_matrix((self.n_rows, self.n_cols), dtype=np.float32)
+        out.data, out.indices, out.indptr = values, indices, indptr
+        return out
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, binary: bool = False) -> Csr:
+        """Rows of any scipy sparse matrix, sorted, duplicates summed. binary: drop the values (labels)."""
+        m = sp.csr_matrix(matrix)
+        if not m.has_canonical_format:
+            m = m.copy()
+            m.sum_duplicates()
+        if m.shape[1] > 2**31 - 1:
+            raise ValueError("more than 2^31 - 1 columns")
+        values = None if binary else np.ascontiguousarray(m.data, dtype=np.float32)
+        return cls(m.indptr.astype(np.int64), np.ascontiguousarray(m.indices, dtype=np.int32), values, int(m.shape[1]))
