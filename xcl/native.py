@@ -73,6 +73,11 @@ def view(address: Any, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDAr
     return np.frombuffer(ffi.buffer(address, size), dtype).reshape(shape)
 
 
+def version() -> str:
+    """The engine's version."""
+    return text(lib.xcl_version())
+
+
 def isa_list() -> list[str]:
     """Instruction sets usable on this machine, best first."""
     return text(lib.xcl_isa_list()).split()

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""Arguments that several commands share, and what the shell completes for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xcl.errors import UserError
+
+
+def complete_run(incomplete: str) -> list[str]:
+    """Run directories under runs/."""
+    return sorted(str(p) for p in Path("runs").glob("*") if p.is_dir() and str(p).startswith(incomplete))
+
+
+def complete_key(incomplete: str) -> list[str]:
+    """Config keys, as KEY=."""
+    from xcl.config.schema import KEYS
+
+    return [f"{path}=" for path in KEYS if path.startswith(incomplete)]
+
+
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", min=1, max=1024, help="Threads; default: what affinity, cgroup and OMP_NUM_THREADS allow."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts on stdout.")]
+
+
+def cutoffs(option: str, text: str | None) -> tuple[int, ...]:
+    """ "1,3,5" as numbers. Raises: UserError."""
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 1 <= int(part) <= 1000 for part in parts):
+        raise UserError(f"{option} {text}: expected whole numbers from 1 to 1000 joined by commas, such as 1,3,5")
+    return tuple(sorted({int(part) for part in parts}))
