@@ -82,7 +82,7 @@ def main() -> None:
 
 def _run(debug: bool) -> int:
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="xcl", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except SystemExit as e:  # the command-line library leaves so on a closed pipe
         return 0 if isinstance(e.__context__, BrokenPipeError) else int(e.code or 0)
@@ -91,6 +91,9 @@ def _run(debug: bool) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as e:
+        if type(e).__name__ == "NoArgsIsHelpError":
+            print(e, file=sys.stderr)
+            return 2
         if debug:
             traceback.print_exc()
         message, code = _explain(e)

@@ -25,7 +25,9 @@ def complete_key(incomplete: str) -> list[str]:
 
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", min=1, max=1024, help="Threads; default: what affinity, cgroup and OMP_NUM_THREADS allow."),
+    typer.Option(
+        "--threads", min=1, max=1024, help="Threads; default: what affinity, cgroup and OMP_NUM_THREADS allow."
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts on stdout.")]

@@ -221,18 +221,13 @@ def _is_null(node: yaml.Node) -> bool:
 def _nearest_key(path: str) -> str:
     """A hint at the key that was meant."""
     section, _, name = path.rpartition(".")
-    siblings = [k.name for k in KEYS.values() if k.section == section]
-    if not section:
-        siblings += SECTIONS
-    near = difflib.get_close_matches(name, siblings, 1)
+    siblings = [k.name for k in KEYS.values() if k.section == section] + ([] if section else list(SECTIONS))
+    near = difflib.get_close_matches(name, siblings, 1) if siblings else difflib.get_close_matches(path, KEYS, 1)
     if near:
         return f"did you mean {near[0]}?"
-    elsewhere = [k.section for k in KEYS.values() if k.name == name]
-    if elsewhere:
-        return f"it belongs in section {elsewhere[0]}" if elsewhere[0] else "it belongs at the top level"
-    near = difflib.get_close_matches(path, KEYS, 1)
-    if near:
-        return f"did you mean {near[0]}?"
+    homes = [k.section for k in KEYS.values() if k.name == name]
+    if homes:
+        return f"it belongs in section {homes[0]}" if homes[0] else "it belongs at the top level"
     return "allowed: " + ", ".join(siblings or SECTIONS)
 
 
