@@ -70,10 +70,11 @@ typedef enum {
 typedef struct {
     int32_t kind;             /* xcl_hash_kind */
     int32_t n_tables;         /* L, 1 to 4,096 */
-    int32_t hashes_per_table; /* K, 1 to 30 */
+    int32_t hashes_per_table; /* K, 1 to 16 */
     int32_t overlap_packing;  /* DWTA: 1 shifts codes by 2 bits, not 3, as SLIDE was published */
     int32_t policy;           /* xcl_policy */
     int32_t min_count;        /* XCL_POLICY_THRESHOLD: at least 1 */
+    int32_t positive_queries; /* DWTA, DOPH: 1 lets only the positive coordinates of a query compete (after a ReLU) */
     uint64_t seed;
 } xcl_index_options;
 
@@ -94,15 +95,17 @@ void xcl_index_free(xcl_index *index);
 /* Insert rows 0..n_rows-1 of data (stride floats apart) into new tables; ids are row numbers. The data are not kept.
  * generation: which draw of hash functions to use. */
 xcl_status xcl_index_build(xcl_index *index, const float *data, int64_t n_rows, int64_t stride, int64_t generation);
-/* Candidates for n_queries vectors, at most max_ids each, by the index' policy, each id once, in ascending order.
+/* Candidates for n_queries vectors, at most max_ids each, by the index' policy, each id once. Order: as met in the
+ * tables; by number of tables with TOPK, ties as met.
  * counter: any number; the random table order of query i is a function of (seed, counter + i).
  * ids: (n_queries, max_ids) out, ended by -1 where fewer. n_ids: (n_queries) out. */
 xcl_status xcl_index_query(xcl_index *index, const float *queries, int64_t n_queries, int64_t stride, int64_t counter,
                            int64_t max_ids, int32_t *ids, int64_t *n_ids);
-/* Table addresses of n vectors. addresses: (n, n_tables) out. */
-xcl_status xcl_index_hash(xcl_index *index, const float *vectors, int64_t n, int64_t stride, uint32_t *addresses);
-/* Raw codes of n vectors, before packing. codes: (n, n_tables * hashes_per_table) out. */
-xcl_status xcl_index_codes(xcl_index *index, const float *vectors, int64_t n, int64_t stride, int32_t *codes);
+/* Codes of n vectors after densification, and the K codes of each table packed to its address before folding to the
+ * number of buckets. queries: 1 treats the vectors as queries. A vector in which nothing competes has codes -1.
+ * codes: (n, n_tables * hashes_per_table) out; addresses: (n, n_tables) out; either may be NULL. */
+xcl_status xcl_index_hash(xcl_index *index, const float *vectors, int64_t n, int64_t stride, int32_t queries,
+                          int32_t *codes, uint64_t *addresses);
 /* Read the counters; reset: 1 sets the query counters to zero. */
 void xcl_index_get_stats(xcl_index *index, int32_t reset, xcl_index_stats *out);
 
@@ -128,7 +131,7 @@ typedef struct {
     uint64_t seed;
     int32_t sampler;         /* xcl_sampler */
     int32_t scope;           /* xcl_scope; FULL implies BATCH */
-    int64_t n_active;        /* A: labels scored beside the true ones, a row (ROW) or for the batch (BATCH) */
+    int64_t n_active;        /* A: labels scored beside the true ones, a row (ROW) or for the batch (BATCH); above N / 3: all */
     int32_t random_fill;     /* LSH: 1 tops a short set up with random labels */
     xcl_index_options index; /* LSH */
     int64_t rehash_rows;     /* LSH: changed labels are re-inserted after so many training rows; 0 never */
@@ -160,8 +163,8 @@ typedef struct {
     int64_t n_union;         /* distinct labels whose weights were updated */
     int64_t n_features;      /* distinct features whose weights were updated */
     int64_t n_labels;        /* true labels of the batch */
-    int64_t n_labels_found;  /* LSH: of these, found by the tables before being forced in */
-    int64_t n_candidates;    /* LSH: distinct candidates over rows, before the cap */
+    int64_t n_labels_found;  /* LSH: of these, in the buckets probed, that is found without being forced in */
+    int64_t n_candidates;    /* LSH: distinct ids in the buckets probed, summed over rows, before policy and cap */
     int32_t rehashed;        /* 1 if tables were refreshed in this call, 2 if with new functions */
     double phase_seconds[6]; /* by XCL_PHASE_* */
 } xcl_step;

@@ -14,10 +14,10 @@ enum xcl_purpose {
     XCL_RNG_INIT_HIDDEN = 2, /* a: layer << 32 | input unit, b: unit */
     XCL_RNG_INIT_OUTPUT = 3, /* a: label, b: unit */
     XCL_RNG_SHUFFLE = 4,     /* a: epoch, b: place */
-    XCL_RNG_DROPOUT = 5,     /* a: step << 8 | layer, b: row in the batch << 32 | unit */
+    XCL_RNG_DROPOUT = 5,     /* a: step << 8 | layer, b: row in the batch << 32 | unit / 2; low half for even units */
     XCL_RNG_INPUT_DROPOUT = 6, /* a: step, b: row in the batch << 32 | feature */
-    XCL_RNG_SAMPLE = 7,      /* a: step, b: row in the batch << 32 | draw */
-    XCL_RNG_HASH = 8,        /* a: generation << 32 | function, b: draw */
+    XCL_RNG_SAMPLE = 7,      /* a: step, b: row in the batch << 32 | draw (scope batch: draw) */
+    XCL_RNG_HASH = 8,        /* a: generation << 32 | function (or 2^31 + bin that borrows), b: draw */
     XCL_RNG_TABLE_ORDER = 9  /* a: query number, b: table */
 };
 

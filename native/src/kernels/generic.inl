@@ -19,10 +19,11 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* exp by Cody-Waite reduction to [-ln2/2, ln2/2] and a polynomial of degree 6 (coefficients: Taylor, error 1.2e-8
- * relative on that range). Below -87.3 the result is 0 (flushed by v_scale2's range), above 88.7 infinity. */
+/* exp by Cody-Waite reduction to [-ln2/2, ln2/2] and the Taylor polynomial of degree 6 (relative error 1.2e-7 at the
+ * ends). The argument is clamped to [-87.33654, 88.72283], where the result is normal. The constant is the first operand
+ * of min and max because x86 returns the second one when either is NaN: NaN must come out as NaN. */
 INLINE vec v_exp(vec x) {
-    x = v_min(v_max(x, v_set(-87.33654f)), v_set(88.72283f));
+    x = v_min(v_set(88.72283f), v_max(v_set(-87.33654f), x));
     vec i = v_round(v_mul(x, v_set(1.44269504f)));
     vec r = v_fnma(i, v_set(0.693359375f), x);
     r = v_fnma(i, v_set(-2.12194440e-4f), r);
@@ -156,7 +157,7 @@ static void bce_loss(float *z, const float *bias, int64_t m, int64_t n, float *l
             vec x = v_add(v_load(z + i * n + j), v_set(bias[i]));
             v_store(z + i * n + j, x);
             vec tail = v_log1p_unit(v_exp(v_sub(v_zero(), v_abs(x))));
-            total = v_add(total, v_add(v_max(x, v_zero()), tail));
+            total = v_add(total, v_add(v_max(v_zero(), x), tail));
         }
         v_store(loss + j, total);
     }
