@@ -120,6 +120,7 @@ typedef struct {
     int64_t n_features, n_labels; /* d, N; at least 1 */
     int32_t n_hidden_layers;      /* 1 to 8 */
     int32_t hidden[8];            /* widths, each at least 1 */
+    int32_t normalize;            /* 1 scales every row to unit length (over the features the model knows) */
     float dropout;                /* on every hidden layer, in [0, 1) */
     float input_dropout;          /* on the features of a row, in [0, 1) */
     int32_t loss;                 /* xcl_loss */

@@ -1,5 +1,6 @@
 /* Phase 1: from sparse rows to hidden vectors.  h = dropout(relu(b + sum_j x_j E[j])), then dense layers.
  * SPDX-License-Identifier: MIT */
+#include <math.h>
 #include "model.h"
 #include "rng.h"
 
@@ -21,6 +22,18 @@ static xcl_status measure(const xcl_csr *x, const int64_t *rows, int64_t n_rows,
     return XCL_OK;
 }
 
+/* What the values of a row are multiplied by: 1, or 1 / its length over the features below n_features. */
+static float row_scale(const xcl_model *model, const xcl_csr *x, int64_t row) {
+    if (!model->options.normalize) return 1.0f;
+    double square = 0;
+    for (int64_t i = x->indptr[row]; i < x->indptr[row + 1]; i++) {
+        bool known = x->indices[i] >= 0 && x->indices[i] < model->options.n_features;
+        double value = x->values != NULL ? x->values[i] : 1.0;
+        square += known ? value * value : 0;
+    }
+    return square > 0 ? (float)(1 / sqrt(square)) : 1.0f;
+}
+
 xcl_status xcl_embed_load(xcl_model *model, const xcl_csr *x, const int64_t *rows, int64_t n_rows, bool training) {
     xcl_batch *batch = &model->batch;
     int64_t nnz = 0, at = 0, n_features = model->options.n_features;
@@ -33,10 +46,11 @@ xcl_status xcl_embed_load(xcl_model *model, const xcl_csr *x, const int64_t *row
     batch->n_padded = xcl_pad(n_rows);
     batch->training = training;
     batch->n_unknown = 0;
-    float drop = training ? model->options.input_dropout : 0, scale = 1.0f / (1.0f - drop);
+    float drop = training ? model->options.input_dropout : 0;
     uint64_t key = xcl_random_key(model->options.seed, XCL_RNG_INPUT_DROPOUT, model->counters.n_steps);
     for (int64_t b = 0; b < n_rows; b++) {
         int64_t row = rows != NULL ? rows[b] : b;
+        float scale = row_scale(model, x, row) / (1.0f - drop);
         batch->feature_starts.data[b] = at;
         for (int64_t i = x->indptr[row]; i < x->indptr[row + 1]; i++) {
             int32_t id = x->indices[i];
