@@ -81,10 +81,7 @@ class Meter:
 
     def update(self, truth: Csr, rows: npt.NDArray[np.int64], label_ids: npt.NDArray[np.int32]) -> None:
         """Add rows of truth and their predictions. label_ids: (len(rows), any), best first, -1 where there is none."""
-        starts, sizes = truth.indptr[rows], np.diff(truth.indptr)[rows]
-        owner = np.repeat(np.arange(len(rows)), sizes)
-        rank = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        labels = truth.indices[np.repeat(starts, sizes) + rank].astype(np.int64)
+        sizes, owner, rank, labels = pairs(truth, rows)
         ids = _widen(label_ids, self.k)
         hits = _hits(owner, labels, ids)
         self.n_rows += len(rows)
@@ -133,6 +130,17 @@ class Meter:
             propensity = metric.kind in ("psp", "psndcg")
             out[str(metric)] = self._sums[metric] / (self._bests[metric] if propensity else self.n_rows)
         return out
+
+
+def pairs(
+    csr: Csr, rows: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The ids in the given rows: sizes (len(rows)); for each id its place in rows, its rank in the row, and itself."""
+    starts = csr.indptr[rows]
+    sizes = csr.indptr[rows + 1] - starts
+    owner = np.repeat(np.arange(len(rows)), sizes)
+    rank = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return sizes, owner, rank, csr.indices[np.repeat(starts, sizes) + rank].astype(np.int64)
 
 
 def _widen(label_ids: npt.NDArray[np.int32], k: int) -> npt.NDArray[np.int64]:

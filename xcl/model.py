@@ -206,9 +206,7 @@ class Model:
     def add_prototypes(self, x: Csr, y: Csr, rows: npt.NDArray[np.int64]) -> None:
         """Collect label prototypes from rows; call for all rows, then `finish_prototypes`, before training."""
         check(
-            lib.xcl_model_prototypes_add(
-                self._handle, self._lend(x), self._lend(y), pointer(rows, np.int64), len(rows)
-            )
+            lib.xcl_model_prototypes_add(self._handle, self._lend(x), self._lend(y), pointer(rows, np.int64), len(rows))
         )
 
     def finish_prototypes(self, scale: float) -> None:
@@ -253,7 +251,7 @@ class Model:
 
     def tensors(self) -> list[Tensor]:
         """All blocks. Those with role weight are the model, all together the state that training goes on from."""
-        found = []
+        found: list[Tensor] = []
         out = ffi.new("xcl_tensor *")
         while lib.xcl_model_get_tensor(self._handle, len(found), out) == lib.XCL_OK:
             whole = native.view(out.data, native.DTYPES[out.type], (out.n_rows, out.stride))

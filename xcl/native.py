@@ -15,6 +15,8 @@ import numpy.typing as npt
 from xcl._native import ffi, lib
 from xcl.errors import ResourceError, UserError, WorkError
 
+__all__ = ["DTYPES", "Engine", "check", "ffi", "isa_list", "lib", "pointer", "shuffle", "text", "version", "view"]
+
 _CTYPES = {
     np.dtype(np.float32): "float *",
     np.dtype(np.int32): "int32_t *",
@@ -81,6 +83,14 @@ def version() -> str:
 def isa_list() -> list[str]:
     """Instruction sets usable on this machine, best first."""
     return text(lib.xcl_isa_list()).split()
+
+
+def shuffle(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
+    """A permutation of 0..n-1, a function of seed and epoch alone."""
+    order = np.empty(n, np.int64)
+    if n:
+        lib.xcl_shuffle(seed, epoch, n, pointer(order, np.int64, writable=True))
+    return order
 
 
 class Engine:

@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xcl.errors import UserError
+
+if TYPE_CHECKING:
+    from xcl.checkpoint import Card, Counts
+    from xcl.model import Model
+    from xcl.native import Engine
+    from xcl.rundir import Run
 
 
 def complete_run(incomplete: str) -> list[str]:
@@ -41,3 +48,23 @@ def cutoffs(option: str, text: str | None) -> tuple[int, ...]:
     if not all(part.isascii() and part.isdigit() and 1 <= int(part) <= 1000 for part in parts):
         raise UserError(f"{option} {text}: expected whole numbers from 1 to 1000 joined by commas, such as 1,3,5")
     return tuple(sorted({int(part) for part in parts}))
+
+
+def say(text: str) -> None:
+    """A line on stderr."""
+    print(text, file=sys.stderr)
+
+
+def open_run(text: str | None, engine: Engine, lsh: bool) -> tuple[Run, Model, Card, Counts]:
+    """The model of a run (None: the latest, which one is said); of its checkpoint if the run has not finished."""
+    from xcl import rundir
+    from xcl.checkpoint import load_model
+
+    run = rundir.find(text)
+    if text is None:
+        say(f"run: {run} (the latest)")
+    path = run.model
+    if not path.exists() and run.checkpoint.exists():
+        say(f"note: {run} has not finished: using the weights of its last checkpoint")
+        path = run.checkpoint
+    return run, *load_model(path, engine, lsh)
