@@ -193,8 +193,8 @@ xcl_status xcl_model_restore(xcl_model *model);
 
 /* One step on the rows rows[0..n_rows) of x: (*, n_features) and y: (*, n_labels), y.values ignored.
  * Blocks until done; same bytes for any number of threads.
- * XCL_ERR_ARG: an id is out of range. XCL_ERR_DIVERGED: the loss is not finite; weights are then as before the step
- * in all layers but may be unusable. XCL_ERR_MEMORY: the batch scratch did not fit. */
+ * XCL_ERR_ARG: an id is out of range, or a row's labels do not ascend. XCL_ERR_DIVERGED: the loss or a feature value is
+ * not finite; weights are then as before the step in all layers but may be unusable. XCL_ERR_MEMORY: the batch scratch did not fit. */
 xcl_status xcl_model_train(xcl_model *model, const xcl_csr *x, const xcl_csr *y, const int64_t *rows, int64_t n_rows,
                            float learning_rate, xcl_step *out);
 

@@ -1,6 +1,7 @@
 /* Phase 1: from sparse rows to hidden vectors.  h = dropout(relu(b + sum_j x_j E[j])), then dense layers.
  * SPDX-License-Identifier: MIT */
 #include <math.h>
+#include <math.h>
 #include "model.h"
 #include "rng.h"
 
@@ -60,22 +61,26 @@ xcl_status xcl_embed_load(xcl_model *model, const xcl_csr *x, const int64_t *row
                 batch->n_unknown++;
                 continue;
             }
+            float value = x->values != NULL ? x->values[i] : 1.0f;
+            if (!isfinite(value)) /* a ReLU may hide it from the loss, but not from the gradient */
+                return xcl_fail(XCL_ERR_DIVERGED, "row %lld: the value of feature %d is %g", (long long)row, id, (double)value);
             if (drop > 0 && xcl_unit(xcl_random_at(key, (uint64_t)b << 32 | (uint32_t)id)) < drop) continue;
             batch->feature_ids.data[at] = id;
             batch->feature_rows.data[at] = (int32_t)b;
-            batch->feature_values.data[at++] = (x->values != NULL ? x->values[i] : 1.0f) * scale;
+            batch->feature_values.data[at++] = value * scale;
         }
     }
     batch->feature_starts.data[n_rows] = at;
     return XCL_OK;
 }
 
-/* ReLU, then in training keep each unit with probability 1 - dropout, scaled up. One draw serves two units. */
+/* ReLU, then in training keep each unit with probability 1 - dropout, scaled up. One draw serves two units.
+ * NaN stays NaN, so that it reaches the loss. */
 static void activate(const xcl_model *model, int32_t layer, int64_t row, float *h) {
     int64_t width = model->width[layer];
     float drop = model->batch.training ? model->options.dropout : 0;
     if (drop <= 0) {
-        for (int64_t i = 0; i < width; i++) h[i] = h[i] > 0 ? h[i] : 0.0f;
+        for (int64_t i = 0; i < width; i++) h[i] = h[i] < 0 ? 0.0f : h[i];
         return;
     }
     float scale = 1.0f / (1.0f - drop);
@@ -83,8 +88,8 @@ static void activate(const xcl_model *model, int32_t layer, int64_t row, float *
     uint64_t key = xcl_random_key(model->options.seed, XCL_RNG_DROPOUT, model->counters.n_steps << 8 | (uint64_t)layer);
     for (int64_t i = 0; i < width; i += 2) {
         uint64_t bits = xcl_random_at(key, (uint64_t)row << 32 | (uint64_t)(i / 2));
-        h[i] = h[i] > 0 && (uint32_t)bits >= bound ? h[i] * scale : 0.0f;
-        if (i + 1 < width) h[i + 1] = h[i + 1] > 0 && (uint32_t)(bits >> 32) >= bound ? h[i + 1] * scale : 0.0f;
+        h[i] = h[i] < 0 || (uint32_t)bits < bound ? 0.0f : h[i] * scale;
+        if (i + 1 < width) h[i + 1] = h[i + 1] < 0 || (uint32_t)(bits >> 32) < bound ? 0.0f : h[i + 1] * scale;
     }
 }
 

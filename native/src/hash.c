@@ -20,8 +20,9 @@
 #define BORROW_ATTEMPTS 100
 #define EMPTY (-1)
 
-xcl_status xcl_hash_create(xcl_hash *hash, const xcl_index_options *options, const xcl_kernels *kernels, int64_t n_dims) {
-    *hash = (xcl_hash){.options = *options, .kernels = kernels, .n_dims = n_dims};
+xcl_status xcl_hash_check(const xcl_index_options *options) {
+    if (options->kind < 0 || options->kind > XCL_HASH_DOPH)
+        return xcl_fail(XCL_ERR_ARG, "hash kind: %d is unknown", options->kind);
     if (options->n_tables < 1 || options->n_tables > 4096)
         return xcl_fail(XCL_ERR_ARG, "tables: %d is not in 1..4096", options->n_tables);
     if (options->hashes_per_table < 1 || options->hashes_per_table > 16)
@@ -29,6 +30,12 @@ xcl_status xcl_hash_create(xcl_hash *hash, const xcl_index_options *options, con
     if (options->min_count < 1) return xcl_fail(XCL_ERR_ARG, "min_count: %d is below 1", options->min_count);
     if (options->policy < 0 || options->policy > XCL_POLICY_THRESHOLD)
         return xcl_fail(XCL_ERR_ARG, "policy: %d is unknown", options->policy);
+    return XCL_OK;
+}
+
+xcl_status xcl_hash_create(xcl_hash *hash, const xcl_index_options *options, const xcl_kernels *kernels, int64_t n_dims) {
+    *hash = (xcl_hash){.options = *options, .kernels = kernels, .n_dims = n_dims};
+    XCL_TRY(xcl_hash_check(options));
     hash->n_codes = (int64_t)options->n_tables * options->hashes_per_table;
     bool whole = false;
     switch (options->kind) {
@@ -38,12 +45,11 @@ xcl_status xcl_hash_create(xcl_hash *hash, const xcl_index_options *options, con
     case XCL_HASH_SIMHASH:
         whole = (hash->projections = xcl_alloc(n_dims * xcl_pad(hash->n_codes), sizeof(float))) != NULL;
         break;
-    case XCL_HASH_DOPH:
+    default: /* XCL_HASH_DOPH */
         hash->bin_of = xcl_alloc(n_dims, sizeof(int32_t));
         hash->priority = xcl_alloc(n_dims, sizeof(uint64_t));
         whole = hash->bin_of != NULL && hash->priority != NULL;
         break;
-    default: return xcl_fail(XCL_ERR_ARG, "hash kind: %d is unknown", options->kind);
     }
     if (!whole) return xcl_fail(XCL_ERR_MEMORY, "cannot allocate %lld hash functions", (long long)hash->n_codes);
     xcl_hash_draw(hash, 0);

@@ -27,6 +27,8 @@ typedef struct {
     int32_t *filled; /* (n_codes) before densification */
 } xcl_hash_room;
 
+/* XCL_ERR_ARG: an option is out of range. */
+xcl_status xcl_hash_check(const xcl_index_options *options);
 xcl_status xcl_hash_create(xcl_hash *hash, const xcl_index_options *options, const xcl_kernels *kernels, int64_t n_dims);
 void xcl_hash_free(xcl_hash *hash);
 /* Draw the functions of a generation. */

@@ -46,7 +46,7 @@ static xcl_status check_options(const xcl_model_options *o) {
     CHECK(o->n_active >= 0, "active: %lld is negative", (long long)o->n_active);
     CHECK(o->rehash_rows >= 0 && o->rebuild_rows >= 0, "rehash_rows and rebuild_rows must not be negative");
     CHECK(o->rehash_growth >= 0 && o->rehash_growth <= 10, "rehash_growth: %g is not in 0..10", o->rehash_growth);
-    return XCL_OK;
+    return o->sampler == XCL_SAMPLER_LSH ? xcl_hash_check(&o->index) : XCL_OK;
 }
 
 /* ---- Creation ---- */
@@ -139,6 +139,7 @@ xcl_status xcl_model_create(xcl_engine *engine, const xcl_model_options *options
     model->n_threads = xcl_pool_threads(engine->pool);
     model->options = *options;
     if (options->sampler == XCL_SAMPLER_FULL) model->options.scope = XCL_SCOPE_BATCH;
+    model->options.n_active = xcl_min(options->n_active, options->n_labels);
     model->n_layers = options->n_hidden_layers;
     for (int32_t l = 0; l < model->n_layers; l++) {
         model->width[l] = options->hidden[l];

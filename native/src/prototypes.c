@@ -76,6 +76,7 @@ static void finish_task(void *arg, int64_t task, int32_t thread) {
 }
 
 xcl_status xcl_model_prototypes_finish(xcl_model *model, float scale) {
+    XCL_TRY(xcl_pool_check(model->engine->pool));
     if (model->prototype_counts == NULL) return xcl_fail(XCL_ERR_STATE, "no rows were added to the prototypes");
     finish_job job = {model, scale};
     xcl_pool_run(model->engine->pool, xcl_ceil_div(model->options.n_labels, LABELS_A_TASK), finish_task, &job);

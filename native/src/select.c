@@ -29,6 +29,8 @@ xcl_status xcl_select_labels(xcl_model *model, const xcl_csr *y, const int64_t *
             int32_t label = y->indices[i];
             if (label < 0 || label >= n_labels)
                 return xcl_fail(XCL_ERR_ARG, "row %lld: label %d is not below %lld", (long long)rows[b], label, (long long)n_labels);
+            if (i > y->indptr[rows[b]] && label <= y->indices[i - 1])
+                return xcl_fail(XCL_ERR_ARG, "row %lld: label %d does not ascend", (long long)rows[b], label);
             batch->labels.data[at] = label;
             batch->label_rows.data[at++] = (int32_t)b;
         }

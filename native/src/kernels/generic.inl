@@ -20,10 +20,11 @@
 #endif
 
 /* exp by Cody-Waite reduction to [-ln2/2, ln2/2] and the Taylor polynomial of degree 6 (relative error 1.2e-7 at the
- * ends). The argument is clamped to [-87.33654, 88.72283], where the result is normal. The constant is the first operand
+ * ends). The argument is clamped to [EXP_LEAST, 88.72283], where the result is normal. The constant is the first operand
  * of min and max because x86 returns the second one when either is NaN: NaN must come out as NaN. */
+#define EXP_LEAST (-87.33654f)
 INLINE vec v_exp(vec x) {
-    x = v_min(v_set(88.72283f), v_max(v_set(-87.33654f), x));
+    x = v_min(v_set(88.72283f), v_max(v_set(EXP_LEAST), x));
     vec i = v_round(v_mul(x, v_set(1.44269504f)));
     vec r = v_fnma(i, v_set(0.693359375f), x);
     r = v_fnma(i, v_set(-2.12194440e-4f), r);
@@ -186,7 +187,10 @@ static void sigmoid(float *z, int64_t n) {
 static void exp_shift(float *z, const float *shift, int64_t m, int64_t n) {
     for (int64_t j = 0; j < n; j += WIDTH) {
         vec s = v_load(shift + j);
-        for (int64_t i = 0; i < m; i++) v_store(z + i * n + j, v_exp(v_sub(v_load(z + i * n + j), s)));
+        for (int64_t i = 0; i < m; i++) {
+            vec x = v_sub(v_load(z + i * n + j), s); /* below the range of v_exp: 0, not its least value */
+            v_store(z + i * n + j, v_choose_above(v_set(EXP_LEAST), x, v_zero(), v_exp(x)));
+        }
     }
 }
 
