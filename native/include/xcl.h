@@ -191,6 +191,10 @@ xcl_status xcl_model_attach(xcl_model *model, const char *name, const float *dat
 /* After tensors were overwritten: rebuild whatever is derived from them. */
 xcl_status xcl_model_restore(xcl_model *model);
 
+/* What is added to each label's score in training only, for example minus the log of its chance of being scored, so
+ * that a sampled loss does not favour labels that are rarely sampled. offsets: (n_labels), copied; NULL: none. */
+xcl_status xcl_model_set_offsets(xcl_model *model, const float *offsets);
+
 /* One step on the rows rows[0..n_rows) of x: (*, n_features) and y: (*, n_labels), y.values ignored.
  * Blocks until done; same bytes for any number of threads.
  * XCL_ERR_ARG: an id is out of range, or a row's labels do not ascend. XCL_ERR_DIVERGED: the loss or a feature value is

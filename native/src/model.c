@@ -187,6 +187,7 @@ void xcl_model_free(xcl_model *model) {
     xcl_free(model->rooms);
     xcl_index_free(model->index);
     xcl_bitset_free(&model->changed);
+    xcl_free(model->offsets);
     xcl_free(model->prototype_mean);
     xcl_free(model->prototype_counts);
     xcl_free(model);
@@ -315,6 +316,17 @@ xcl_status xcl_model_attach(xcl_model *model, const char *name, const float *dat
                         (long long)table->n_rows, (long long)table->stride);
     table->weight = (float *)(uintptr_t)data; /* only read: there is no optimiser */
     table->borrowed = true;
+    return XCL_OK;
+}
+
+xcl_status xcl_model_set_offsets(xcl_model *model, const float *offsets) {
+    xcl_free(model->offsets);
+    model->offsets = NULL;
+    if (offsets == NULL) return XCL_OK;
+    int64_t n = model->options.n_labels;
+    model->offsets = xcl_alloc(n, sizeof *model->offsets);
+    if (model->offsets == NULL) return xcl_fail(XCL_ERR_MEMORY, "cannot allocate offsets of %lld labels", (long long)n);
+    memcpy(model->offsets, offsets, (size_t)n * sizeof *offsets);
     return XCL_OK;
 }
 

@@ -68,6 +68,7 @@ struct xcl_model {
     xcl_table between_bias[XCL_MAX_HIDDEN]; /* [l]: (1, H_l) */
     xcl_table output;                       /* (N, H) */
     xcl_table output_bias;                  /* (N, 1) */
+    float *offsets;                         /* (N) added to scores in training, or NULL */
     xcl_index *index;                       /* LSH only */
     xcl_bitset changed;                     /* LSH: labels updated since they were last hashed */
     xcl_batch batch;
@@ -98,6 +99,10 @@ xcl_status xcl_select_active(xcl_model *model, xcl_step *step);
 
 /* score.c: scores over the active sets and the loss. Leaves scores, and for softmax the normalisers. */
 xcl_status xcl_score(xcl_model *model, double *loss);
+/* Bias of a label in training. */
+static inline float xcl_score_bias(const xcl_model *model, int32_t label) {
+    return model->output_bias.weight[label] + (model->offsets != NULL ? model->offsets[label] : 0.0f);
+}
 /* Labels u0..u1-1 of the union as contiguous rows: in place where their ids are consecutive, else copied into the room. */
 const float *xcl_score_rows(const xcl_model *model, xcl_room *room, int64_t u0, int64_t u1);
 

@@ -26,7 +26,7 @@ static void block_task(void *arg, int64_t task, int32_t thread) {
     float *z = batch->scores.data + u0 * n;
     const float *w = xcl_score_rows(model, room, u0, u1);
     kernels->product(z, n, w, model->output.stride, 1, batch->turned.data, n, u1 - u0, xcl_model_width(model), n, 0);
-    for (int64_t u = u0; u < u1; u++) room->bias[u - u0] = model->output_bias.weight[batch->active.ids.data[u]];
+    for (int64_t u = u0; u < u1; u++) room->bias[u - u0] = xcl_score_bias(model, batch->active.ids.data[u]);
     float *peak = batch->block_peak.data + task * n, *mass = batch->block_mass.data + task * n;
     if (model->options.loss == XCL_LOSS_BCE) kernels->bce_loss(z, room->bias, u1 - u0, n, mass);
     else kernels->softmax_loss(z, room->bias, u1 - u0, n, peak, mass);
@@ -98,7 +98,7 @@ static void label_task(void *arg, int64_t task, int32_t thread) {
     for (int64_t u = task * LABELS_A_TASK; u < end; u++) {
         if (u + 2 < end) __builtin_prefetch(model->output.weight + active->ids.data[u + 2] * stride);
         const float *w = model->output.weight + active->ids.data[u] * stride;
-        float bias = model->output_bias.weight[active->ids.data[u]];
+        float bias = xcl_score_bias(model, active->ids.data[u]);
         for (int64_t i = active->starts.data[u]; i < active->starts.data[u + 1]; i++) {
             int32_t pair = active->order.data[i];
             batch->scores.data[pair] = bias + model->engine->kernels->dot(w, h + batch->pair_rows.data[pair] * stride, stride);
