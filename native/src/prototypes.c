@@ -35,8 +35,10 @@ xcl_status xcl_model_prototypes_add(xcl_model *model, const xcl_csr *x, const xc
     XCL_TRY(xcl_pool_check(model->engine->pool));
     if (!model->options.trainable) return xcl_fail(XCL_ERR_STATE, "the model was opened for prediction only");
     XCL_TRY(begin(model));
-    XCL_TRY(xcl_embed_load(model, x, rows, n_rows, true));
-    model->batch.training = false; /* no dropout */
+    XCL_TRY(xcl_embed_load(model, x, rows, n_rows, false)); /* no dropout of any kind */
+    if (model->batch.n_unknown > 0)
+        return xcl_fail(XCL_ERR_ARG, "features: %lld are not below %lld", (long long)model->batch.n_unknown,
+                        (long long)model->options.n_features);
     XCL_TRY(xcl_embed_forward(model));
     XCL_TRY(xcl_select_labels(model, y, rows));
     xcl_group *active = &model->batch.active;
