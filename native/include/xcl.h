@@ -222,6 +222,57 @@ void xcl_model_get_index_stats(xcl_model *model, int32_t reset, xcl_index_stats 
 /* A permutation of 0..n-1, a function of (seed, epoch) alone. order: (n) out. */
 void xcl_shuffle(uint64_t seed, int64_t epoch, int64_t n, int64_t *order);
 
+/* ---- Text: multi-label libsvm rows ---------------------------------------------------------------------------- */
+
+typedef enum {
+    XCL_ON_ERROR_STOP = 0, /* the first malformed row ends the parse */
+    XCL_ON_ERROR_DROP = 1, /* malformed rows are left out and counted */
+    XCL_ON_ERROR_BLANK = 2 /* malformed rows become rows with nothing and are counted: row i of the text stays row i */
+} xcl_on_error;
+
+typedef struct {
+    int32_t feature_base, label_base; /* what ids count from: 0 or 1, or -1: find out */
+    int32_t on_error;                 /* xcl_on_error */
+} xcl_parser_options;
+
+/* What was read so far. */
+typedef struct {
+    int64_t n_lines, n_rows;
+    int64_t n_features, n_labels;                     /* entries of x and of y */
+    int64_t declared_rows, declared_features, declared_labels; /* by the header; -1 without */
+    int64_t min_feature, max_feature, min_label, max_label;    /* ids as written; -1 if there is none */
+    int64_t n_rows_without_features, n_rows_without_labels;
+    int64_t n_unsorted_rows;       /* their features were sorted */
+    int64_t n_duplicate_features;  /* their values were summed */
+    int64_t n_duplicate_labels;    /* removed */
+    int64_t n_qid;                 /* ignored */
+    int64_t n_malformed_rows;      /* left out or blanked */
+    int32_t feature_base, label_base; /* final after xcl_parser_finish */
+    char malformed[3][224];        /* the first of them, as "line:column: what" */
+} xcl_text_stats;
+
+typedef struct xcl_parser xcl_parser;
+
+/* A parser of one text that comes in blocks. The rows it gives do not depend on where blocks end nor on the number of
+ * threads. The engine must outlive it. */
+xcl_status xcl_parser_create(xcl_engine *engine, const xcl_parser_options *options, xcl_parser **out);
+void xcl_parser_free(xcl_parser *parser);
+/* Take the next n_bytes of text, below 2^31, and give the rows that it completes. Ids are as written in the text.
+ * x, y: out, borrowed until the next call; y.values is NULL.
+ * XCL_ERR_FORMAT: the text is wrong; the reason starts with "line:column: ". The parser is of no use after an error. */
+xcl_status xcl_parser_feed(xcl_parser *parser, const char *text, int64_t n_bytes, xcl_csr *x, xcl_csr *y);
+/* The text has ended: give a last row without a line end, check the header, settle the bases.
+ * XCL_ERR_FORMAT: as for feed. A base stays -1 if errors are skipped and the ids contradict the header: 0 and the number
+ * declared both occur. Then parse again with that base given as 0. */
+xcl_status xcl_parser_finish(xcl_parser *parser, xcl_csr *x, xcl_csr *y);
+void xcl_parser_get_stats(const xcl_parser *parser, xcl_text_stats *out);
+
+/* Write rows first_row .. first_row + n_rows of x and y as text: labels, features, no header. Values are written with
+ * the fewest digits that give the same float back. Bases are added to the ids.
+ * text: (capacity) out. n_bytes: out. XCL_ERR_ARG: capacity is below 28 bytes a feature + 12 a label + 2 a row. */
+xcl_status xcl_rows_format(const xcl_csr *x, const xcl_csr *y, int64_t first_row, int64_t n_rows, int32_t feature_base,
+                           int32_t label_base, char *text, int64_t capacity, int64_t *n_bytes);
+
 /* cffi: end */
 #ifdef __cplusplus
 }
