@@ -16,8 +16,10 @@ static const double powers[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5
 
 /* Scale by 10^exponent, |exponent| <= 3 * EXACT_POWER, in at most three rounded steps. */
 static double scale(double value, int64_t exponent) {
-    for (; exponent < 0; exponent += EXACT_POWER) value /= powers[xcl_min(-exponent, EXACT_POWER)];
-    for (; exponent > 0; exponent -= EXACT_POWER) value *= powers[xcl_min(exponent, EXACT_POWER)];
+    for (int64_t left = xcl_max(exponent, -exponent); left > 0; left -= EXACT_POWER) {
+        double power = powers[xcl_min(left, EXACT_POWER)];
+        value = exponent < 0 ? value / power : value * power;
+    }
     return value;
 }
 

@@ -61,7 +61,7 @@ static const char *fail_id(row *r, const char *at, const char *noun, const xcl_i
     const char *digits = at + (*at == '+' || *at == '-');
     int n = (int)xcl_min(xcl_digits_read(digits, &id) - digits, 24);
     if (*at == '-') return FAIL(r, at, "%s -%.*s is negative; %ss are ids from 0 up", noun, n, digits, noun);
-    if ((int64_t)id < range->lowest) return FAIL(r, at, "%s 0, but ids of %ss count from 1", noun, noun);
+    if ((int64_t)id < range->lowest) return FAIL(r, at, "%s 0, but the training file counts %ss from 1", noun, noun);
     if (range->declared < 0)
         return FAIL(r, at, "%s %.*s is above the limit of %lld; hash or renumber the %ss", noun, n, digits,
                     (long long)range->highest, noun);

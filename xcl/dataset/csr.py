@@ -37,9 +37,7 @@ class Csr:
         small = self.nnz < 2**31
         indptr = self.indptr.astype(np.int32) if small else self.indptr
         indices = self.indices if small else self.indices.astype(np.int64)
-        out = sp.csr_matrix((self.n_rows, self.n_cols), dtype=np.float32)
-        out.data, out.indices, out.indptr = values, indices, indptr
-        return out
+        return sp.csr_matrix((values, indices, indptr), shape=(self.n_rows, self.n_cols), copy=False)
 
     @classmethod
     def from_scipy(cls, matrix: Any, binary: bool = False) -> Csr:

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from xcl.dataset.csr import Csr
 from xcl.errors import UserError
-from xcl.native import Engine, check, ffi, lib, pointer, text, view
+from xcl.native import Engine, check, ffi, lib, text, view
 
 OnError = Literal["stop", "skip", "blank"]
-_ON_ERROR: dict[str, int] = {"stop": lib.XCL_ON_ERROR_STOP, "skip": lib.XCL_ON_ERROR_DROP, "blank": lib.XCL_ON_ERROR_BLANK}
+_ON_ERROR: dict[str, int] = {
+    "stop": lib.XCL_ON_ERROR_STOP,
+    "skip": lib.XCL_ON_ERROR_DROP,
+    "blank": lib.XCL_ON_ERROR_BLANK,
+}
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,8 @@ class TextStats:
 class Parser:
     """Text in blocks to rows. name: what error messages start with, usually the file.
 
-    feature_base, label_base: what ids count from, 0 or 1; None: find out. on_error: what to do with a malformed row:
-    "stop", "skip", or "blank" (a row with nothing stands for it).
+    bases: what ids of features and labels count from, 0 or 1; -1: find out. on_error: what to do with a malformed
+    row: "stop", "skip", or "blank" (a row with nothing stands for it).
     Raises: UserError("name:line:column: what") from `feed` and `finish`.
     """
 
@@ -56,14 +60,10 @@ class Parser:
         self,
         engine: Engine,
         name: str,
-        feature_base: int | None = None,
-        label_base: int | None = None,
+        bases: tuple[int, int] = (-1, -1),
         on_error: OnError = "stop",
     ) -> None:
-        def base(value: int | None) -> int:
-            return -1 if value is None else value
-
-        options = ffi.new("xcl_parser_options *", [base(feature_base), base(label_base), _ON_ERROR[on_error]])
+        options = ffi.new("xcl_parser_options *", [*bases, _ON_ERROR[on_error]])
         out = ffi.new("xcl_parser **")
         check(lib.xcl_parser_create(engine.handle, options, out))
         self._handle = ffi.gc(out[0], lib.xcl_parser_free)
@@ -108,9 +108,9 @@ class Parser:
         return _borrow(self._x), _borrow(self._y)
 
 
-def _borrow(csr: object) -> Csr:
-    n_rows = int(csr.n_rows)  # type: ignore[attr-defined]
-    indptr = view(csr.indptr, np.int64, (n_rows + 1,))  # type: ignore[attr-defined]
+def _borrow(csr: Any) -> Csr:
+    n_rows = int(csr.n_rows)
+    indptr = view(csr.indptr, np.int64, (n_rows + 1,))
     nnz = int(indptr[-1])
-    values = view(csr.values, np.float32, (nnz,)) if csr.values else None  # type: ignore[attr-defined]
-    return Csr(indptr, view(csr.indices, np.int32, (nnz,)), values, 0)  # type: ignore[attr-defined]
+    values = view(csr.values, np.float32, (nnz,)) if csr.values else None
+    return Csr(indptr, view(csr.indices, np.int32, (nnz,)), values, 0)
