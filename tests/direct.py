@@ -29,6 +29,26 @@ def options(**changes: Any) -> SimpleNamespace:
     return o
 
 
+SMALL = {
+    "n_features": 30,
+    "n_labels": 60,
+    "hidden": [17],
+    "n_active": 9,
+    "init_scale": 0.5,
+    "output_scale": 0.2,
+    "output_bias": -1.0,
+    "epsilon": 1e-3,
+    "index": {"n_tables": 6, "hashes_per_table": 2, "seed": 5},
+    "rehash_rows": 20,
+    "rebuild_rows": 40,
+}
+
+
+def small(**changes: Any) -> SimpleNamespace:
+    """A small model whose every part is at work."""
+    return options(**{**SMALL, **changes})
+
+
 def c_options(o: SimpleNamespace) -> Any:
     c = ffi.new("xcl_model_options *")
     for name, value in vars(o).items():
@@ -127,6 +147,9 @@ class Model:
         """Overwrite all blocks (with padding) and rebuild what is derived."""
         for name, view in self.views(padded=True).items():
             view[...] = tensors[name]
+        self.restore_index()
+
+    def restore_index(self) -> None:
         check(lib.xcl_model_restore(self.handle))
 
     def attach(self, name: str, block: np.ndarray) -> None:
@@ -156,17 +179,8 @@ class Index:
 
     def query(self, v: np.ndarray, max_ids: int, counter: int = 0) -> list[list[int]]:
         ids, n = np.full((len(v), max_ids), -7, np.int32), np.zeros(len(v), np.int64)
-        check(
-            lib.xcl_index_query(
-                self.handle,
-                pointer(v, np.float32),
-                *v.shape,
-                counter,
-                max_ids,
-                pointer(ids, np.int32),
-                pointer(n, np.int64),
-            )
-        )
+        queries, out, counts = pointer(v, np.float32), pointer(ids, np.int32), pointer(n, np.int64)
+        check(lib.xcl_index_query(self.handle, queries, *v.shape, counter, max_ids, out, counts))
         for row, count in zip(ids, n, strict=True):
             assert count == max_ids or row[count] == -1
         return [row[:count].tolist() for row, count in zip(ids, n, strict=True)]
@@ -175,16 +189,8 @@ class Index:
         """Codes (n, T) and addresses (n, L)."""
         codes = np.zeros((len(v), self.o.n_tables * self.o.hashes_per_table), np.int32)
         addresses = np.zeros((len(v), self.o.n_tables), np.uint64)
-        check(
-            lib.xcl_index_hash(
-                self.handle,
-                pointer(v, np.float32),
-                *v.shape,
-                query,
-                pointer(codes, np.int32),
-                pointer(addresses, np.uint64),
-            )
-        )
+        out = pointer(codes, np.int32), pointer(addresses, np.uint64)
+        check(lib.xcl_index_hash(self.handle, pointer(v, np.float32), *v.shape, query, *out))
         return codes, addresses
 
     def stats(self, reset: bool = False) -> Any:

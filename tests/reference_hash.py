@@ -27,7 +27,7 @@ def bits(seed: int, generation: int, function: int, draw: int) -> int:
 def codes(o: Any, vectors: np.ndarray, query: bool, generation: int = 0) -> np.ndarray:
     """(n, T) codes after densification; -1 where nothing competes."""
     one = {DWTA: dwta, SIMHASH: simhash, DOPH: doph}[o.kind]
-    return np.array([one(o, v, query, generation) for v in vectors], np.int32).reshape(len(vectors), -1)
+    return np.array([one(o, v, query, generation) for v in vectors], np.int32).reshape(len(vectors), n_functions(o))
 
 
 def n_functions(o: Any) -> int:
