@@ -12,7 +12,14 @@ STEPS = 6
 
 
 def configuration(sampler, scope, optimizer=ADAGRAD, loss=BCE, **changes):
-    base = {"n_features": 200, "n_labels": 900, "hidden": [33, 20], "n_active": 40, "dropout": 0.3, "input_dropout": 0.2}
+    base = {
+        "n_features": 200,
+        "n_labels": 900,
+        "hidden": [33, 20],
+        "n_active": 40,
+        "dropout": 0.3,
+        "input_dropout": 0.2,
+    }
     return small(**{**base, "sampler": sampler, "scope": scope, "optimizer": optimizer, "loss": loss, **changes})
 
 

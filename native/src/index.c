@@ -87,8 +87,8 @@ xcl_status xcl_index_size(xcl_index *index, int64_t n_ids) {
     int32_t n_threads = index->n_threads;
     index->n_ids = n_ids;
     index->bits = bucket_bits(&index->hash, n_ids);
-    index->offsets = xcl_alloc(n_tables * (n_buckets(index) + 1), sizeof *index->offsets);
     index->ids = xcl_alloc(n_tables * n_ids, sizeof *index->ids);
+    if (index->ids != NULL) index->offsets = xcl_alloc(n_tables * (n_buckets(index) + 1), sizeof *index->offsets);
     index->rooms = xcl_alloc(n_threads, sizeof *index->rooms);
     index->place = xcl_alloc(n_threads, sizeof *index->place);
     bool whole = index->offsets && index->ids && index->rooms && index->place;

@@ -39,8 +39,10 @@ static xcl_status check_options(const xcl_model_options *o) {
     CHECK(o->loss == XCL_LOSS_SOFTMAX || o->loss == XCL_LOSS_BCE, "loss: %d is unknown", o->loss);
     CHECK(o->optimizer >= XCL_OPTIMIZER_SGD && o->optimizer <= XCL_OPTIMIZER_ADAM, "optimizer: %d is unknown", o->optimizer);
     CHECK(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1, "beta1, beta2: %g, %g are not in [0, 1)", o->beta1, o->beta2);
-    CHECK(o->epsilon > 0, "epsilon: %g is not above 0", o->epsilon);
-    CHECK(isfinite(o->init_scale) && isfinite(o->output_scale) && isfinite(o->output_bias), "init scales and bias must be finite");
+    CHECK(o->epsilon > 0 && isfinite(o->epsilon), "epsilon: %g is not above 0 and finite", o->epsilon);
+    CHECK(isfinite(o->init_scale), "init_scale: %g is not finite", o->init_scale);
+    CHECK(isfinite(o->output_scale), "output_scale: %g is not finite", o->output_scale);
+    CHECK(isfinite(o->output_bias), "output_bias: %g is not finite", o->output_bias);
     CHECK(o->sampler >= XCL_SAMPLER_FULL && o->sampler <= XCL_SAMPLER_LSH, "sampler: %d is unknown", o->sampler);
     CHECK(o->scope == XCL_SCOPE_ROW || o->scope == XCL_SCOPE_BATCH, "scope: %d is unknown", o->scope);
     CHECK(o->n_active >= 0, "active: %lld is negative", (long long)o->n_active);

@@ -34,13 +34,13 @@ static void add_task(void *arg, int64_t task, int32_t thread) {
 xcl_status xcl_model_prototypes_add(xcl_model *model, const xcl_csr *x, const xcl_csr *y, const int64_t *rows, int64_t n_rows) {
     XCL_TRY(xcl_pool_check(model->engine->pool));
     if (!model->options.trainable) return xcl_fail(XCL_ERR_STATE, "the model was opened for prediction only");
-    XCL_TRY(begin(model));
     XCL_TRY(xcl_embed_load(model, x, rows, n_rows, false)); /* no dropout of any kind */
     if (model->batch.n_unknown > 0)
         return xcl_fail(XCL_ERR_ARG, "features: %lld are not below %lld", (long long)model->batch.n_unknown,
                         (long long)model->options.n_features);
     XCL_TRY(xcl_embed_forward(model));
     XCL_TRY(xcl_select_labels(model, y, rows));
+    XCL_TRY(begin(model));
     xcl_group *active = &model->batch.active;
     int64_t n_pairs = model->batch.label_starts.data[n_rows];
     xcl_bitset_clear(&active->set);

@@ -8,13 +8,12 @@ xcl_status xcl_table_create(xcl_table *table, int64_t n_rows, int64_t n_cols, in
     if (!allocate) return XCL_OK;
     int64_t n = n_rows * table->stride;
     bool adam = optimizer == XCL_OPTIMIZER_ADAM, adagrad = optimizer == XCL_OPTIMIZER_ADAGRAD;
-    table->weight = xcl_alloc(n, sizeof(float));
-    if (adagrad) table->square = xcl_alloc(n_rows, sizeof(float));
-    if (adam) table->m = xcl_alloc(n, sizeof(float));
-    if (adam) table->v = xcl_alloc(n, sizeof(float));
-    if (adam) table->n_updates = xcl_alloc(n_rows, sizeof(int32_t));
-    bool whole = table->weight != NULL && (!adagrad || table->square != NULL) &&
-                 (!adam || (table->m != NULL && table->v != NULL && table->n_updates != NULL));
+    /* Stops at the first refusal: what follows may fit, and would be written for nothing. */
+    bool whole = (table->weight = xcl_alloc(n, sizeof(float))) != NULL;
+    if (adagrad) whole = whole && (table->square = xcl_alloc(n_rows, sizeof(float))) != NULL;
+    if (adam)
+        whole = whole && (table->m = xcl_alloc(n, sizeof(float))) != NULL && (table->v = xcl_alloc(n, sizeof(float))) != NULL &&
+                (table->n_updates = xcl_alloc(n_rows, sizeof(int32_t))) != NULL;
     if (whole) return XCL_OK;
     return xcl_fail(XCL_ERR_MEMORY, "cannot allocate %lld x %lld weights and their optimiser state", (long long)n_rows,
                     (long long)n_cols);
