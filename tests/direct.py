@@ -143,6 +143,9 @@ class Model:
             check(lib.xcl_model_prototypes_add(self.handle, cx.c, cy.c, pointer(rows, np.int64), len(rows)))
         check(lib.xcl_model_prototypes_finish(self.handle, scale))
 
+    def set_offsets(self, offsets: np.ndarray | None) -> None:
+        check(lib.xcl_model_set_offsets(self.handle, pointer(offsets, np.float32)))
+
     def restore(self, tensors: dict[str, np.ndarray]) -> None:
         """Overwrite all blocks (with padding) and rebuild what is derived."""
         for name, view in self.views(padded=True).items():

@@ -65,6 +65,7 @@ class Reference:
         self.o = o
         self.w = initial_weights(o)
         self.step_number = self.n_rows_seen = 0
+        self.offsets = np.zeros(o.n_labels)  # added to scores in training only
         self.tables: Tables | None = None
         self.generation = self.n_rehashes = self.next_rehash = self.next_rebuild = 0
         self.n_found = self.n_met = 0
@@ -212,7 +213,8 @@ class Reference:
         dh = np.zeros_like(h)
         loss = 0.0
         for i in range(n_rows):
-            z = self.w["output.weight"][active[i]] @ h[i] + self.w["output.bias"][active[i], 0]
+            bias = self.w["output.bias"][active[i], 0] + self.offsets[active[i]]
+            z = self.w["output.weight"][active[i]] @ h[i] + bias
             row_loss, dz = row_gradient(self.o.loss, z, np.isin(active[i], y[i]))
             loss += row_loss / n_rows
             dz = dz / n_rows

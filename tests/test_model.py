@@ -35,9 +35,12 @@ def assert_close(name, got, want, step):
     assert worst <= bound, f"{name} after step {step + 1}: {worst:.3g} apart, not {bound:.3g}"
 
 
-def run(engine, o, batches, rate=0.1):
+def run(engine, o, batches, rate=0.1, offsets=None):
     """Train both on the same batches and compare all there is after each step."""
     reference, model = Reference(o), Model(engine, o)
+    if offsets is not None:
+        model.set_offsets(offsets)
+        reference.offsets += offsets
     n_rows_seen = 0
     for step, (x, y) in enumerate(batches):
         want, got = reference.train(x, y, rate), model.train(x, y, rate)
@@ -77,6 +80,21 @@ def test_initial_weights_are_the_same_floats(engine):
 def test_five_steps(engine, loss, optimizer, scope, sampler):
     o = small(loss=loss, optimizer=optimizer, scope=scope, sampler=sampler, dropout=0.3, input_dropout=0.2)
     run(engine, o, batches_for(o, steps=5))
+
+
+@pytest.mark.parametrize("loss", [SOFTMAX, BCE])
+@pytest.mark.parametrize("scope", [ROW, BATCH])
+def test_offsets(engine, loss, scope):
+    """They move the scores in training; prediction does not see them; NULL takes them away."""
+    o = small(loss=loss, scope=scope)
+    offsets = np.random.default_rng(1).normal(size=60).astype(np.float32)
+    reference, model = run(engine, o, batches_for(o, steps=3), offsets=offsets)
+    x, y = batches_for(o, seed=4)[0]
+    want = reference.predict(x, 60)[1]
+    assert np.abs(model.predict(x, 60)[1] - want).max() < 120 * EPS * np.abs(want).max()
+    model.set_offsets(None)
+    reference.offsets[:] = 0
+    assert model.train(x, y, 0.1).loss == pytest.approx(reference.train(x, y, 0.1).loss, rel=120 * EPS)
 
 
 @pytest.mark.parametrize("hidden", [[1], [16], [5, 17], [17, 5], [15, 16, 17], [1, 1, 1], [3] * 8])
