@@ -17,8 +17,12 @@ static char *write_integer(char *out, int64_t value) {
     return out;
 }
 
-/* value * 10^-exponent to a whole number. Powers beyond 10^22 are inexact: the caller reads the result back. */
-static uint64_t scaled(double value, int exponent) { return (uint64_t)(value * pow(10.0, -exponent) + 0.5); }
+/* value * 10^-exponent to a whole number. Far powers are inexact: the caller reads the result back. */
+static uint64_t scaled(double value, int exponent) {
+    if (exponent > XCL_EXACT_POWER || exponent < -XCL_EXACT_POWER) return (uint64_t)(value * pow(10.0, -exponent) + 0.5);
+    double power = xcl_powers_of_ten[exponent < 0 ? -exponent : exponent];
+    return (uint64_t)((exponent < 0 ? value * power : value / power) + 0.5);
+}
 
 /* The fewest digits that read back as magnitude (positive, finite): magnitude = *digits * 10^*exponent. */
 static void shortest(float magnitude, uint64_t *digits, int *exponent) {

@@ -7,17 +7,16 @@
 #include "internal.h"
 #include "parse_number.h"
 
-#define EXACT_POWER 22   /* 10^22 is the largest power of ten that is a double */
 #define MAX_DIGITS 780   /* more digits than any midpoint between two doubles has */
 #define MAX_EXPONENT 1000000000000 /* any more changes nothing */
 
-static const double powers[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+const double xcl_powers_of_ten[XCL_EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                                1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* Scale by 10^exponent, |exponent| <= 3 * EXACT_POWER, in at most three rounded steps. */
+/* Scale by 10^exponent, |exponent| <= 3 * XCL_EXACT_POWER, in at most three rounded steps. */
 static double scale(double value, int64_t exponent) {
-    for (int64_t left = xcl_max(exponent, -exponent); left > 0; left -= EXACT_POWER) {
-        double power = powers[xcl_min(left, EXACT_POWER)];
+    for (int64_t left = xcl_max(exponent, -exponent); left > 0; left -= XCL_EXACT_POWER) {
+        double power = xcl_powers_of_ten[xcl_min(left, XCL_EXACT_POWER)];
         value = exponent < 0 ? value / power : value * power;
     }
     return value;
@@ -60,11 +59,11 @@ static float read_exactly(const char *p, const char *end) {
 
 float xcl_float_make(uint64_t mantissa, int64_t exponent, const char *text, const char *text_end) {
     if (mantissa == 0) return 0.0f;
-    if (mantissa < (uint64_t)1 << 53 && exponent >= -EXACT_POWER && exponent <= EXACT_POWER) {
+    if (mantissa < (uint64_t)1 << 53 && exponent >= -XCL_EXACT_POWER && exponent <= XCL_EXACT_POWER) {
         double value = (double)mantissa;
-        return (float)(exponent < 0 ? value / powers[-exponent] : value * powers[exponent]);
+        return (float)(exponent < 0 ? value / xcl_powers_of_ten[-exponent] : value * xcl_powers_of_ten[exponent]);
     }
-    if (exponent >= -3 * EXACT_POWER && exponent <= 3 * EXACT_POWER) {
+    if (exponent >= -3 * XCL_EXACT_POWER && exponent <= 3 * XCL_EXACT_POWER) {
         /* Up to six roundings of 2^-53 each: if both ends of the interval round to one float, the number does too. */
         double value = scale((double)mantissa, exponent);
         float low = (float)(value * (1.0 - 0x1p-49)), high = (float)(value * (1.0 + 0x1p-49));

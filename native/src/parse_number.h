@@ -18,6 +18,9 @@ static inline const char *xcl_digits_read(const char *p, uint64_t *value) {
     return p;
 }
 
+#define XCL_EXACT_POWER 22 /* 10^22 is the largest power of ten that is a double */
+extern const double xcl_powers_of_ten[XCL_EXACT_POWER + 1];
+
 /* Any form of a decimal number, however many digits, in any locale; used where the fast path below gives up. */
 const char *xcl_float_read_slowly(const char *p, float *value);
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from xcl.dataset import cache
+from xcl.dataset import cache, npz
 from xcl.dataset.csr import Csr
 from xcl.dataset.read import blocks, display_name, is_regular, open_file
 from xcl.dataset.text import OnError, Parser, TextStats
@@ -70,7 +70,11 @@ def load(
     Raises: UserError for a file that is malformed, absent, without rows; ResourceError if the disk is full.
     """
     name = display_name(path)
+    if npz.pair_of(path):
+        return _load_archive(path, name, ids)
     with _building, open_file(path) as file, _folder_errors(folder, name):
+        if is_archive(file):
+            return _load_archive(path, name, ids)
         folder.mkdir(parents=True, exist_ok=True)
         if not is_regular(file):
             file = _spool(file, folder)
@@ -87,6 +91,21 @@ def load(
     if x.n_rows == 0:
         raise UserError(f"{name}: no rows; expected lines such as `3,7 12:0.5 40:1`")
     return make_dataset(name, x, y, stats, checksum, ids)
+
+
+def is_archive(file: IO[bytes]) -> bool:
+    """Whether a regular file is a zip archive, such as .npz."""
+    return is_regular(file) and os.pread(file.fileno(), 4, 0) == b"PK\x03\x04"
+
+
+def _load_archive(path: str | Path, name: str, ids: IdSpace | None) -> Dataset:
+    x, y, stats = npz.load(path)
+    if x.n_rows == 0:
+        raise UserError(f"{name}: no rows")
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (x.indptr, x.indices, x.values, y.indptr, y.indices):
+        digest.update(array.data if array is not None else b"")
+    return make_dataset(name, x, y, stats, digest.hexdigest(), ids)
 
 
 def make_dataset(name: str, x: Csr, y: Csr, stats: TextStats, checksum: str, ids: IdSpace | None) -> Dataset:
