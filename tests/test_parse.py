@@ -114,7 +114,7 @@ def test_long_rows_are_sorted_and_summed_in_text_order() -> None:
 PLAIN = st.from_regex(r"[+-]?([0-9]{1,25}\.?[0-9]{0,25}|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?", fullmatch=True)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.lists(PLAIN, min_size=1, max_size=20))
 @example(["1e38", "3.4028235e38", "1e-45", "0.7e-45", "1e-400", "0e99999999999", "1e-99999999999999999999"])
 @example(["16777217", "16777216.99999999999999999", "9007199254740993", "33554433.0000000000000000001"])
@@ -311,7 +311,7 @@ def write(rows: list[tuple[list[int], dict[int, float]]], blank: str, end: str, 
     return end.join(lines) + (end if last else "")
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(ROWS, BLANK, st.sampled_from(["\n", "\r\n", " \n", " # c\n"]), st.booleans(), st.booleans(), st.data())
 def test_parser_inverts_a_writer(rows, blank, end, header, last, data) -> None:
     last = last or rows[-1] == ([], {})  # a last row with nothing needs its line end
@@ -339,7 +339,7 @@ def test_every_block_boundary_gives_the_same() -> None:
         assert parse(MESSY, size) == whole
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(st.text(alphabet=" \t\n\r#:,.+-eqid0123456789x\0", max_size=60), st.integers(1, 20))
 @example("0 1:1\n0 1:2 1:", 3)
 def test_any_text_is_parsed_or_refused_alike_in_any_blocks(text: str, size: int) -> None:
