@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from reference_hash import Tables
-from reference_rng import PURPOSE, below, half, normal, permutation, random, unit
+from reference_rng import PURPOSE, below, half, normal, permutation, random, random_row, unit
 
 SOFTMAX, BCE = 0, 1
 SGD, ADAGRAD, ADAM = 0, 1, 2
@@ -39,7 +39,7 @@ def initial_weights(o: Any) -> dict[str, np.ndarray]:
 
 
 def normal_rows(seed: int, purpose: str, keys: Any, n: int, scale: float) -> np.ndarray:
-    rows = [[np.float32(scale) * normal(random(seed, PURPOSE[purpose], a, b)) for b in range(n)] for a in keys]
+    rows = [np.float32(scale) * normal(random_row(seed, PURPOSE[purpose], a, n)) for a in keys]
     return np.array(rows, np.float64)
 
 

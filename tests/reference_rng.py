@@ -31,6 +31,14 @@ def random(seed: int, purpose: int, a: int, b: int) -> int:
     return mix((key(seed, purpose, a) + b) & MASK)
 
 
+def random_row(seed: int, purpose: int, a: int, n: int) -> np.ndarray:
+    """random(seed, purpose, a, b) for b in 0 .. n-1, as uint64."""
+    z = np.uint64(key(seed, purpose, a)) + np.arange(n, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
 def below(bits: int, n: int) -> int:
     """0 .. n-1."""
     return ((bits >> 32) * n) >> 32
@@ -46,10 +54,10 @@ def unit(bits: int) -> np.float32:
     return np.float32(bits >> 40) * np.float32(2.0**-24)
 
 
-def normal(bits: int) -> np.float32:
-    """About N(0, 1), the engine's float exactly."""
-    total = sum((bits >> shift) & 0xFFFF for shift in (0, 16, 32, 48))
-    return np.float32(total - 2 * 0xFFFF) * (np.float32(1.7320508) / np.float32(65536.0))
+def normal(bits: np.ndarray) -> np.ndarray:
+    """About N(0, 1), the engine's floats exactly."""
+    total = sum((bits >> np.uint64(shift)) & np.uint64(0xFFFF) for shift in (0, 16, 32, 48)).astype(np.int64)
+    return (total - 2 * 0xFFFF).astype(np.float32) * (np.float32(1.7320508) / np.float32(65536.0))
 
 
 def permutation(bits: Callable[[int], int], n: int, choose: Callable[[int, int], int] = below) -> np.ndarray:

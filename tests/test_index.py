@@ -8,12 +8,12 @@ from reference import LSH
 from reference_hash import DOPH, DWTA, SIMHASH, THRESHOLD, TOPK, VANILLA, Tables
 
 from xcl.errors import UserError
-from xcl.native import Engine, isa_list
+from xcl.native import Engine
 
 
-@pytest.fixture(scope="module", params=isa_list())
-def engine(request):
-    return Engine(2, request.param)
+@pytest.fixture(scope="module")
+def engine():
+    return Engine(2)
 
 
 def data(n, d, seed=0):

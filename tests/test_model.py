@@ -117,10 +117,10 @@ def test_sizes(engine, n_hidden, n_rows):
 @pytest.mark.parametrize("policy", range(3))
 @pytest.mark.parametrize("scope", [ROW, BATCH])
 @pytest.mark.parametrize("random_fill", [0, 1])
-def test_lsh(engine, kind, policy, scope, random_fill):
+def test_lsh(kind, policy, scope, random_fill):
     index = {"kind": kind, "policy": policy, "n_tables": 5, "hashes_per_table": 2, "min_count": 2, "seed": 3}
     o = small(sampler=LSH, scope=scope, random_fill=random_fill, index=index, rehash_growth=0.3, rebuild_rows=50)
-    run(engine, o, batches_for(o, steps=10))
+    run(Engine(2), o, batches_for(o, steps=10))
 
 
 @pytest.mark.parametrize("loss", [SOFTMAX, BCE])
