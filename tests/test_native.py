@@ -2,6 +2,7 @@
 """The border to C: pointer checks, every error a caller can cause, what is left after one, and the memory plan."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,22 @@ def engine():
 
 def row(*ids, values=None):
     return np.array(ids, np.int64), np.array([1.0] * len(ids) if values is None else values, np.float32)
+
+
+# ---- the header ----
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "cc"])
+def test_the_header_compiles_alone(compiler, language):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} here")
+    header = Path(__file__).parent.parent / "native" / "include" / "xcl.h"
+    standard = {"c": "c11", "c++": "c++11"}[language]
+    flags = f"-x {language} -std={standard} -Wall -Wextra -Wpedantic -Werror -fsyntax-only -".split()
+    text = f'#include "{header}"\nint main(void) {{ return xcl_model_options_default().trainable - 1; }}\n'
+    done = subprocess.run([compiler, *flags], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # ---- the Python side ----
