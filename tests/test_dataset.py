@@ -28,7 +28,7 @@ from xcl.dataset.load import IdSpace, load
 from xcl.dataset.read import blocks, open_file
 from xcl.dataset.stream import RowStream
 from xcl.dataset.text import Parser
-from xcl.dataset.write import TextWriter, open_text, refuse_existing, take, write
+from xcl.dataset.write import TextWriter, open_text, refuse_existing, write
 from xcl.errors import ResourceError, UserError
 from xcl.native import Engine
 
@@ -273,7 +273,7 @@ def damage_longer(path: Path) -> None:
 @pytest.mark.parametrize("damage", [damage_cut, damage_header, damage_all, damage_longer, os.remove])
 def test_a_damaged_copy_is_made_again(tmp_path: Path, folder: Path, damage) -> None:
     path = put(tmp_path / "a.txt", ROWS)
-    first = take(load(path, ENGINE, folder).x, np.arange(4))  # a copy in memory: the file is about to change
+    first = load(path, ENGINE, folder).x.take(np.arange(4))  # a copy in memory: the file is about to change
     (copy,) = folder.glob("*" + cache.SUFFIX)
     good = copy.read_bytes()
     damage(copy)
@@ -567,8 +567,15 @@ def test_large_matrices_are_written_in_chunks(monkeypatch: pytest.MonkeyPatch) -
 def test_take_copies_rows() -> None:
     x, _ = random_rows(40)
     rows = np.array([3, 3, 39, 0])
-    assert abs(take(x, rows).to_scipy() - x.to_scipy()[rows]).nnz == 0
-    assert take(x, rows[:0]).n_rows == 0
+    assert abs(x.take(rows).to_scipy() - x.to_scipy()[rows]).nnz == 0
+    assert x.take(rows[:0]).n_rows == 0
+
+
+def test_concat_is_the_inverse_of_cutting() -> None:
+    for m in random_rows(40):
+        parts = [m.take(np.arange(a, b)) for a, b in ((0, 7), (7, 7), (7, 40))]
+        assert same(Csr.concat(parts, m.n_cols), m)
+    assert Csr.concat([], 5).n_rows == 0
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

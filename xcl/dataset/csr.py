@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import scipy.sparse as sp
 
 @dataclass(frozen=True)
 class Csr:
-    """Rows i has ids indices[indptr[i]:indptr[i+1]], ascending, and as many values (None: all are 1).
+    """Row i has ids indices[indptr[i]:indptr[i+1]], ascending, and as many values (None: all are 1).
 
     indptr: (n_rows + 1) int64.  indices: (nnz) int32.  values: (nnz) float32 or None.
     """
@@ -38,6 +39,25 @@ class Csr:
         indptr = self.indptr.astype(np.int32) if small else self.indptr
         indices = self.indices if small else self.indices.astype(np.int64)
         return sp.csr_matrix((values, indices, indptr), shape=(self.n_rows, self.n_cols), copy=False)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Csr:
+        """These rows, copied."""
+        starts, counts = self.indptr[rows], self.indptr[rows + 1] - self.indptr[rows]
+        indptr = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(counts, out=indptr[1:])
+        places = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
+        return Csr(indptr, self.indices[places], None if self.values is None else self.values[places], self.n_cols)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Csr], n_cols: int) -> Csr:
+        """Rows of all parts, one below the other; either all have values or none."""
+        if len(parts) == 1:
+            return cls(parts[0].indptr, parts[0].indices, parts[0].values, n_cols)
+        indptr = np.zeros(sum(part.n_rows for part in parts) + 1, np.int64)
+        np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts] or [indptr[:0]]), out=indptr[1:])
+        indices = np.concatenate([part.indices for part in parts] or [np.zeros(0, np.int32)])
+        values = [part.values for part in parts if part.values is not None]
+        return cls(indptr, indices, np.concatenate(values) if values else None, n_cols)
 
     @classmethod
     def from_scipy(cls, matrix: Any, binary: bool = False) -> Csr:

@@ -110,14 +110,28 @@ def _load_archive(path: str | Path, name: str, ids: IdSpace | None) -> Dataset:
 
 def make_dataset(name: str, x: Csr, y: Csr, stats: TextStats, checksum: str, ids: IdSpace | None) -> Dataset:
     """Widths and notices for rows whose ids count from 0."""
-    n_features = _width(stats.declared_features, stats.max_feature, stats.feature_base)
-    n_labels = _width(stats.declared_labels, stats.max_label, stats.label_base)
-    own = IdSpace(stats.feature_base, stats.label_base, n_features, n_labels)
+    own = id_space(stats)
+    n_features, n_labels = own.n_features, own.n_labels
     if ids is not None:
         n_features, n_labels = max(n_features, ids.n_features), max(n_labels, ids.n_labels)
     x, y = Csr(x.indptr, x.indices, x.values, n_features), Csr(y.indptr, y.indices, None, n_labels)
-    notices = tuple(f"{name}: {text}" for text in (_base_notices(own) if ids is None else []) + text_notices(stats))
-    return Dataset(name, x, y, ids or own, stats, checksum, notices)
+    return Dataset(name, x, y, ids or own, stats, checksum, notices_of(name, stats, ids))
+
+
+def id_space(stats: TextStats) -> IdSpace:
+    """What ids mean in a file read on its own."""
+    feature_base, label_base = max(0, stats.feature_base), max(0, stats.label_base)
+    return IdSpace(
+        feature_base,
+        label_base,
+        _width(stats.declared_features, stats.max_feature, feature_base),
+        _width(stats.declared_labels, stats.max_label, label_base),
+    )
+
+
+def notices_of(name: str, stats: TextStats, ids: IdSpace | None = None) -> tuple[str, ...]:
+    """What a user should know of a file, a line each; what ids count from only if the file itself decides it."""
+    return tuple(f"{name}: {text}" for text in (_base_notices(stats) if ids is None else []) + text_notices(stats))
 
 
 def text_notices(stats: TextStats) -> list[str]:
@@ -138,8 +152,8 @@ def text_notices(stats: TextStats) -> list[str]:
     return out
 
 
-def _base_notices(ids: IdSpace) -> list[str]:
-    kinds = [kind for kind, base in (("feature", ids.feature_base), ("label", ids.label_base)) if base == 1]
+def _base_notices(stats: TextStats) -> list[str]:
+    kinds = [kind for kind, base in (("feature", stats.feature_base), ("label", stats.label_base)) if base == 1]
     return [f"{' and '.join(kinds)} ids count from 1"] if kinds else []
 
 

@@ -26,12 +26,12 @@ _DECOMPRESSORS: dict[bytes, tuple[str, Callable[[], Any]]] = {
 }
 _OTHERS = {
     b"\xfd7zXZ": "an xz archive: unpack it first (xz -d)",
-    b"PK\x03\x04": "a zip archive, not libsvm text",
+    b"PK\x03\x04": "a zip archive: unpack it first",
     b"7z\xbc\xaf": "a 7z archive: unpack it first",
-    b"\x89HDF": "an HDF5 file, not libsvm text",
-    b"\x93NUMPY": "a numpy array, not libsvm text",
-    b"PAR1": "a parquet file, not libsvm text",
-    b"%PDF": "a PDF document, not libsvm text",
+    b"\x89HDF": "an HDF5 file, not text",
+    b"\x93NUMPY": "a numpy array; matrices are read as .npz, see xcl data convert --help",
+    b"PAR1": "a parquet file, not text",
+    b"%PDF": "a PDF document, not text",
     b"\xff\xfe": "UTF-16 text: convert it to UTF-8",
     b"\xfe\xff": "UTF-16 text: convert it to UTF-8",
 }
@@ -148,7 +148,7 @@ def _text_only(parts: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Refuse binary data without line ends, of which a parser would collect gigabytes as one line."""
     for part in parts:
         if b"\n" not in part and b"\0" in part:
-            raise UserError(f"{name}: binary data, not libsvm text")
+            raise UserError(f"{name}: binary data, not text")
         yield part
 
 

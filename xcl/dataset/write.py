@@ -6,13 +6,12 @@ from __future__ import annotations
 import bz2
 import gzip
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 import zstandard
 
 from xcl.dataset import npz
@@ -85,22 +84,33 @@ def open_text(path: str | Path) -> Iterator[IO[bytes]]:
         yield file
 
 
+@contextmanager
+def open_rows(
+    path: str | Path, sizes: tuple[int, int, int], bases: tuple[int, int] = (0, 0)
+) -> Iterator[Callable[[Csr, Csr], None]]:
+    """A function that appends rows to a file, text or, by the name's ending, .npz (collected in memory).
+
+    sizes: rows, features, labels.  bases: what ids in text count from.
+    """
+    if not str(path).lower().endswith(".npz"):
+        with open_text(path) as out:
+            yield TextWriter(out, sizes, bases).append
+        return
+    xs: list[Csr] = []
+    ys: list[Csr] = []
+
+    def append(x: Csr, y: Csr) -> None:
+        xs.append(x)
+        ys.append(y)
+
+    yield append
+    npz.save(Path(path), Csr.concat(xs, sizes[1]), Csr.concat(ys, sizes[2]), bases)
+
+
 def write(path: str | Path, x: Csr, y: Csr, bases: tuple[int, int]) -> None:
     """All rows as .npz or text, by the name's ending. bases: what ids in text count from."""
-    if str(path).lower().endswith(".npz"):
-        npz.save(Path(path), x, y, bases)
-        return
-    with open_text(path) as out:
-        TextWriter(out, (x.n_rows, x.n_cols, y.n_cols), bases).append(x, y)
-
-
-def take(csr: Csr, rows: npt.NDArray[np.int64]) -> Csr:
-    """These rows of a matrix, copied."""
-    starts, counts = csr.indptr[rows], csr.indptr[rows + 1] - csr.indptr[rows]
-    indptr = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(counts, out=indptr[1:])
-    places = np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
-    return Csr(indptr, csr.indices[places], None if csr.values is None else csr.values[places], csr.n_cols)
+    with open_rows(path, (x.n_rows, x.n_cols, y.n_cols), bases) as append:
+        append(x, y)
 
 
 def _view(csr: Csr) -> object:
