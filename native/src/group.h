@@ -9,6 +9,7 @@ typedef struct {
     xcl_ints ids;        /* (n_ids) the distinct ids, ascending */
     xcl_longs starts;    /* (n_ids + 1) pairs of id number u are order[starts[u] .. starts[u + 1]) */
     xcl_ints order;      /* (n_pairs) pair numbers */
+    xcl_ints places, dealt; /* (n_pairs) room for sorting */
     int64_t n_ids, n_pairs;
 } xcl_group;
 
@@ -17,5 +18,5 @@ void xcl_group_free(xcl_group *group);
 /* List the members of group->set; group->n_ids and ids are then valid. */
 xcl_status xcl_group_list(xcl_group *group);
 /* Sort pairs by id. keys: (n_pairs) ids, all of them members of the listed set. Ids without pairs get empty ranges. */
-xcl_status xcl_group_sort(xcl_group *group, const int32_t *keys, int64_t n_pairs);
+xcl_status xcl_group_sort(xcl_group *group, xcl_pool *pool, const int32_t *keys, int64_t n_pairs);
 #endif

@@ -46,7 +46,7 @@ xcl_status xcl_model_prototypes_add(xcl_model *model, const xcl_csr *x, const xc
     xcl_bitset_clear(&active->set);
     for (int64_t i = 0; i < n_pairs; i++) xcl_bitset_add(&active->set, model->batch.labels.data[i]);
     XCL_TRY(xcl_group_list(active));
-    XCL_TRY(xcl_group_sort(active, model->batch.labels.data, n_pairs));
+    XCL_TRY(xcl_group_sort(active, model->engine->pool, model->batch.labels.data, n_pairs));
     xcl_pool_run(model->engine->pool, xcl_ceil_div(active->n_ids, LABELS_A_TASK), add_task, model);
     for (int64_t b = 0; b < n_rows; b++)
         for (int64_t i = 0; i < model->output.stride; i++) model->prototype_mean[i] += xcl_model_top(model)[b * model->output.stride + i];

@@ -116,7 +116,7 @@ static xcl_status select_batch(xcl_model *model, xcl_step *step) {
     if (xcl_select_takes_all(model) || (n_wanted > 0 && n_wanted >= n_left)) take_all(model);
     else if (n_wanted > 0) fill_randomly(model, n_wanted);
     XCL_TRY(xcl_group_list(&batch->active));
-    XCL_TRY(xcl_group_sort(&batch->active, batch->labels.data, n_pairs));
+    XCL_TRY(xcl_group_sort(&batch->active, model->engine->pool, batch->labels.data, n_pairs));
     step->n_active = batch->active.n_ids * batch->n_rows;
     return XCL_OK;
 }
@@ -205,7 +205,7 @@ static xcl_status select_row(xcl_model *model, xcl_step *step) {
     XCL_TRY(XCL_RESERVE(batch->pair_rows, n_pairs));
     xcl_pool_run(model->engine->pool, batch->n_rows, gather_task, &job);
     XCL_TRY(xcl_group_list(&batch->active));
-    XCL_TRY(xcl_group_sort(&batch->active, batch->pair_labels.data, n_pairs));
+    XCL_TRY(xcl_group_sort(&batch->active, model->engine->pool, batch->pair_labels.data, n_pairs));
     step->n_active = n_pairs;
     return XCL_OK;
 }

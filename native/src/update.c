@@ -230,7 +230,7 @@ xcl_status xcl_update_input(xcl_model *model, const xcl_updater *updater) {
     xcl_bitset_clear(&batch->features.set);
     for (int64_t i = 0; i < nnz; i++) xcl_bitset_add(&batch->features.set, batch->feature_ids.data[i]);
     XCL_TRY(xcl_group_list(&batch->features));
-    XCL_TRY(xcl_group_sort(&batch->features, batch->feature_ids.data, nnz));
+    XCL_TRY(xcl_group_sort(&batch->features, model->engine->pool, batch->feature_ids.data, nnz));
     for (int64_t u = 0; u < batch->features.n_ids; u++)
         longest = xcl_max(longest, batch->features.starts.data[u + 1] - batch->features.starts.data[u]);
     for (int32_t i = 0; i < model->n_threads; i++) {

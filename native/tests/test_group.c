@@ -4,7 +4,7 @@
 
 static uint32_t draw(uint64_t sequence, int64_t i, uint32_t n) { return xcl_below(xcl_random(2, sequence, 0, (uint64_t)i), n); }
 
-static void test_group(int64_t n_ids, int64_t n_pairs, uint64_t sequence) {
+static void test_group(xcl_pool *pool, int64_t n_ids, int64_t n_pairs, uint64_t sequence) {
     xcl_group group = {0};
     CHECK(xcl_group_create(&group, n_ids) == XCL_OK, "%s", xcl_error_text());
     for (int round = 0; round < 3; round++, n_pairs = n_pairs * 2 / 3) { /* buffers are used again */
@@ -19,7 +19,7 @@ static void test_group(int64_t n_ids, int64_t n_pairs, uint64_t sequence) {
         int32_t lonely = (int32_t)draw(sequence, -1, (uint32_t)n_ids); /* perhaps a member without pairs */
         xcl_bitset_add(&group.set, lonely);
         member[lonely] = true;
-        CHECK(xcl_group_list(&group) == XCL_OK && xcl_group_sort(&group, keys, n_pairs) == XCL_OK, "%s", xcl_error_text());
+        CHECK(xcl_group_list(&group) == XCL_OK && xcl_group_sort(&group, pool, keys, n_pairs) == XCL_OK, "%s", xcl_error_text());
         int64_t u = 0, at = 0;
         for (int32_t id = 0; id < n_ids; id++) {
             CHECK(xcl_bitset_has(&group.set, id) == member[id], "has %d", id);
@@ -61,8 +61,15 @@ static void test_memory(void) {
 
 int main(void) {
     const int64_t sizes[] = {1, 2, 63, 64, 65, 127, 128, 129, 1000};
-    for (int i = 0; i < 9; i++)
-        for (int64_t n_pairs = 0; n_pairs < 400; n_pairs += 57) test_group(sizes[i], n_pairs, (uint64_t)i);
+    for (int32_t n_threads = 1; n_threads <= 3; n_threads++) {
+        xcl_pool *pool = NULL;
+        CHECK(xcl_pool_create(n_threads, &pool) == XCL_OK, "%s", xcl_error_text());
+        for (int i = 0; i < 9; i++)
+            for (int64_t n_pairs = 0; n_pairs < 400; n_pairs += 57) test_group(pool, sizes[i], n_pairs, (uint64_t)i);
+        test_group(pool, 300, 60000, 20); /* several pieces and ranges */
+        test_group(pool, 5, 20000, 21);
+        xcl_pool_free(pool);
+    }
     test_memory();
     return check_result();
 }
