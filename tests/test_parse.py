@@ -279,8 +279,8 @@ def test_skipping_forgives_what_disagrees_with_the_header() -> None:
     rows, stats = parse("2 4 2\n0 0:1\n1 9:1\n1 1:1\n1 2:2\n", on_error="skip")
     assert rows == [([0], [(0, 1.0)]), ([1], [(1, 1.0)])]
     assert stats.malformed == (
-        "5:1: the header declares 2 rows, but there are more",
         "3:3: feature 9, but the header declares 4 features",
+        "5:1: the header declares 2 rows, but there are more",
     )
     assert parse("9 4 2\n0 0:1\n", on_error="skip")[0] == [([0], [(0, 1.0)])]
 

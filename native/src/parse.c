@@ -131,7 +131,7 @@ static void cut_pieces(xcl_parser *parser, const char *carried, const char *text
         piece->end[0] = with_carry ? parser->carry.data + parser->carry.n : NULL;
         piece->text[1] = text;
         piece->end[1] = text = cut;
-        piece->first = i == 0 && parser->header_line == 0 && parser->stats.n_rows == 0;
+        piece->first = i == 0 && parser->header_line == 0 && parser->stats.n_rows + parser->stats.n_malformed_rows == 0;
     }
     parser->n_pieces = n;
 }
@@ -154,21 +154,35 @@ static xcl_status malformed(xcl_parser *parser, int64_t line, int64_t column, co
     return XCL_OK;
 }
 
-/* Cut the rows of a piece that the header does not know; rows with nothing at the end of a text are no error. */
-static xcl_status cut_rows(xcl_parser *parser, xcl_piece *piece) {
+/* Count the malformed rows of a piece, up to `before` lines, in the order of the text; *next: in, out. */
+static xcl_status take_errors(xcl_parser *parser, const xcl_piece *piece, int64_t before, int64_t *next) {
+    for (; *next < piece->n_malformed_rows; ++*next) {
+        const xcl_parse_error *error = &piece->errors[xcl_min(*next, XCL_PARSE_ERRORS - 1)];
+        if (error->line > before) break;
+        XCL_TRY(malformed(parser, parser->stats.n_lines + error->line, error->column, error->what));
+    }
+    return XCL_OK;
+}
+
+/* Count what is wrong in a piece and cut the rows that the header does not know; rows with nothing at the end of a text
+ * are no error. */
+static xcl_status check_piece(xcl_parser *parser, xcl_piece *piece) {
     int64_t declared = parser->stats.declared_rows, n = piece->n_rows, room = declared - parser->stats.n_rows;
-    if (declared < 0 || n <= room || parser->options.on_error == XCL_ON_ERROR_BLANK) return XCL_OK;
+    int64_t next_error = 0;
+    if (declared < 0 || parser->options.on_error == XCL_ON_ERROR_BLANK) room = n;
     for (int64_t i = room; i < n; i++) {
         int32_t n_features = piece->row_features.data[i], n_labels = piece->row_labels.data[i];
-        char what[96];
-        snprintf(what, sizeof what, "the header declares %lld rows, but there are more", (long long)declared);
-        if (n_features + n_labels > 0)
-            XCL_TRY(malformed(parser, parser->stats.n_lines + piece->row_lines.data[i] + 1, 1, what));
+        int64_t line = piece->row_lines.data[i] + 1;
         piece->n_features -= n_features;
         piece->n_labels -= n_labels;
+        if (n_features + n_labels == 0) continue;
+        XCL_TRY(take_errors(parser, piece, line, &next_error));
+        char what[96];
+        snprintf(what, sizeof what, "the header declares %lld rows, but there are more", (long long)declared);
+        XCL_TRY(malformed(parser, parser->stats.n_lines + line, 1, what));
     }
-    piece->n_rows = room;
-    return XCL_OK;
+    piece->n_rows = xcl_min(n, room);
+    return take_errors(parser, piece, INT64_MAX, &next_error);
 }
 
 static void note_place(xcl_parse_error *place, const xcl_parse_error *found, int64_t n_lines) {
@@ -181,11 +195,7 @@ static void note_place(xcl_parse_error *place, const xcl_parse_error *found, int
 static xcl_status count_piece(xcl_parser *parser, xcl_piece *piece) {
     xcl_text_stats *stats = &parser->stats;
     if (piece->out_of_memory) return xcl_fail(XCL_ERR_MEMORY, "cannot allocate memory for the rows of a block");
-    XCL_TRY(cut_rows(parser, piece));
-    for (int64_t i = 0; i < piece->n_malformed_rows; i++) {
-        const xcl_parse_error *error = &piece->errors[xcl_min(i, XCL_PARSE_ERRORS - 1)];
-        XCL_TRY(malformed(parser, stats->n_lines + error->line, error->column, error->what));
-    }
+    XCL_TRY(check_piece(parser, piece));
     note_place(&parser->feature_at_limit, &piece->feature_at_limit, stats->n_lines);
     note_place(&parser->label_at_limit, &piece->label_at_limit, stats->n_lines);
     stats->n_lines += piece->n_lines;
