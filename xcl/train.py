@@ -264,7 +264,7 @@ class Trainer:
             self.journal.add(progress.record())
             self.window_loss = self.window_rows = 0.0
         if now >= self.next_quick and self.validation is not None and self.state.position < len(self.part.rows):
-            self._validate(self.validation.rows[:: self.quick_stride], quick=True)
+            self._show(self._measure(self.validation.rows[:: self.quick_stride]), due=True, quick=True)
             self.next_quick = time.monotonic() + 60 * self.config.train.evaluate_minutes
         if now >= self.next_checkpoint:
             self._checkpoint()
@@ -289,21 +289,22 @@ class Trainer:
     # ---- the end of an epoch ----
 
     def _end_epoch(self) -> None:
-        state = self.state
-        score = self._validate(self.validation.rows, quick=False) if self.validation is not None else None
+        state, epochs = self.state, self.config.train.epochs
+        result = self._measure(self.validation.rows) if self.validation is not None else None
         now = time.monotonic()
         state.seconds = now - self.started
-        if score is not None:
-            self._choose(score)
-        last = state.epoch + 1 == self.config.train.epochs or state.stopped_early
-        if self.pace.epoch_due(now, self.config.train.epochs) or last or score is not None:
+        due = self.pace.epoch_due(now, epochs) or state.epoch + 1 == epochs
+        if due or result is not None:
             record, lines = self._epoch_record()
             self.journal.add(record)
-            self.reporter.show(record, lines)
+            self.reporter.show(record, lines if due else ())
+        if result is not None:
+            self._show(result, due, quick=False)
+            self._choose(result.values[self.config.train.monitor])
         state.epoch += 1
         state.position = 0
         state.sums = {}
-        if now >= self.next_checkpoint:
+        if time.monotonic() >= self.next_checkpoint:
             self._checkpoint()
 
     def _epoch_record(self) -> tuple[dict[str, Any], list[str]]:
@@ -335,19 +336,19 @@ class Trainer:
             )
         return record, lines
 
-    def _validate(self, rows: Rows, quick: bool) -> float:
-        """Metrics of validation rows, shown and logged; the monitored one."""
+    def _measure(self, rows: Rows) -> Result:
         assert self.validation is not None
-        part, started = self.validation, time.monotonic()
-        result = evaluate(
+        part = self.validation
+        return evaluate(
             self.model, part.x, part.y, rows, self.wanted, self.propensity, "validation", between=self.signals.check
         )
+
+    def _show(self, result: Result, due: bool, quick: bool) -> None:
+        """Log metrics of validation rows, and show them if due."""
         record = {**result.record(), "epoch": self.state.epoch + 1, "step": self.state.step, "quick": quick}
-        record["evaluation_seconds"] = round(time.monotonic() - started, 3)
         self.journal.add(record)
         values = "  ".join(f"{name.upper()} {100 * value:.2f}" for name, value in result.values.items())
-        self.reporter.show(record, [f"  validation {values}{' (some rows)' if quick else ''}"])
-        return result.values[self.config.train.monitor]
+        self.reporter.show(record, [f"  validation {values}{' (some rows)' if quick else ''}"] if due else ())
 
     def _choose(self, score: float) -> None:
         """Keep the model if it is the best so far; count epochs without a better one."""

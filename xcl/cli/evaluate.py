@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from xcl.rundir import Run
 
 
-
 def evaluate(
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="A run; default: the latest.", autocompletion=complete_run)
