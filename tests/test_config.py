@@ -182,7 +182,7 @@ def values_of(key):
         elif kind is type(None):
             options.append(st.none())
         elif kind not in (type(None),) and not key.words:
-            options.append(st.lists(st.integers(1, 2**40), min_size=1, max_size=8).map(tuple))
+            options.append(st.lists(st.integers(1, 65536), min_size=1, max_size=8).map(tuple))
     return st.one_of(options)
 
 

@@ -68,14 +68,14 @@ def launch(request: Request) -> None:
 
 
 def _train(request: Request, loaded: Loaded, run: Run | None, display: Reporter) -> None:
-    data = inputs.load(loaded.config, loaded.config.data.cache or rundir.RUNS / ".cache")
     threads = machine.threads(request.threads)
+    engine = Engine(threads.count)
+    data = inputs.load_all(loaded.config, engine, loaded.config.data.cache or rundir.RUNS / ".cache")
     memory = plan.make_plan(loaded.config, data.sizes, threads.count)
     if request.dry_run:
         _dry_run(request, loaded, memory)
         return
     memory.check()
-    engine = Engine(threads.count)
     if run is None:
         run = rundir.create(rundir.check_stem(request.name) if request.name else rundir.stem_of(request.config))
     with rundir.lock(run, display.notice):
@@ -93,7 +93,7 @@ def _work(
 ) -> None:
     config = loaded.config
     _write_descriptions(run, loaded, data, request)
-    card = Card(memory.options, data.source.feature_base, data.source.label_base, len(data.train.rows))
+    card = Card(memory.options, data.ids.feature_base, data.ids.label_base, len(data.train.rows))
     propensity = Propensity(data.counts, len(data.train.rows))
     with Signals(reporter.notice) as signals, Model(engine, memory.options) as model:
         trainer = Trainer(config, card, data.train, data.validation, propensity, model, run, reporter, signals)
@@ -140,8 +140,8 @@ def _announce(
     reporter.show({"type": "config", "run": str(run), "config": values}, [f"run: {run}"])
     lines = [*memory.lines(), f"threads: {threads}, kernels: {engine.isa}"]
     reporter.show({"type": "plan", **memory.as_dict(), "threads": engine.threads, "isa": engine.isa}, lines)
-    for source in data.sources:
-        for text in source.notices:
+    for dataset in data.datasets:
+        for text in dataset.notices:
             reporter.notice(text)
     for text in plan.caps(loaded.config, data.sizes):
         reporter.notice(text)
@@ -177,7 +177,7 @@ def _write_descriptions(run: Run, loaded: Loaded, data: Inputs, request: Request
         "command": sys.argv,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "version": xcl.__version__,
-        "data": {str(s.path): s.checksum for s in data.sources},
+        "data": {d.name: d.checksum for d in data.datasets},
     }
     if run.environment.exists():
         _same_data(run, environment["data"])

@@ -35,6 +35,7 @@ class ModelOptions:
     n_features: int
     n_labels: int
     hidden: tuple[int, ...]
+    normalize: bool = False
     loss: str = "bce"
     dropout: float = 0.0
     input_dropout: float = 0.0
@@ -83,9 +84,9 @@ class ModelOptions:
         out.index.min_count = self.min_count
         out.index.seed = self.seed
         for name in (
-            *("n_features", "n_labels", "dropout", "input_dropout", "beta1", "beta2", "epsilon", "seed", "trainable"),
+            *("n_features", "n_labels", "normalize", "dropout", "input_dropout", "beta1", "beta2", "epsilon", "seed"),
             *("init_scale", "output_scale", "output_bias", "random_fill", "rehash_rows", "rebuild_rows"),
-            "rehash_growth",
+            *("rehash_growth", "trainable"),
         ):
             setattr(out, name, getattr(self, name))
         return out

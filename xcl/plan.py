@@ -37,6 +37,7 @@ def model_options(config: Config, sizes: Sizes) -> ModelOptions:
         n_features=sizes.n_features,
         n_labels=sizes.n_labels,
         hidden=model.hidden,
+        normalize=model.normalize,
         loss=config.loss,
         dropout=model.dropout,
         input_dropout=model.input_dropout,

@@ -15,7 +15,6 @@ from xcl.dataset.csr import Csr
 from xcl.model import Model
 
 CHUNK_ROWS = 1024
-FORMATS = ("libsvm", "json", "tsv")
 
 
 @dataclass(frozen=True)

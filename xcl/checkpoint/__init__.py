@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcl.checkpoint.safetensors import File, write
+from xcl.dataset.load import IdSpace
 from xcl.errors import UserError, WorkError
 from xcl.model import Model, ModelOptions
 from xcl.native import Engine
@@ -40,6 +41,11 @@ class Card:
     label_base: int
     n_train_rows: int
     trained: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> IdSpace:
+        """What ids in files for this model mean."""
+        return IdSpace(self.feature_base, self.label_base, self.options.n_features, self.options.n_labels)
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xcl.cli.options import Json, Threads, complete_run, cutoffs, open_run, say
+from xcl.cli.options import Json, Threads, cache_folder, complete_run, cutoffs, open_run, say
 from xcl.errors import UserError
 
 if TYPE_CHECKING:
@@ -53,15 +53,22 @@ def evaluate(
     """
     import json
 
-    from xcl import inputs, machine
+    from xcl import machine
+    from xcl.dataset.load import load
     from xcl.evaluate import Propensity
     from xcl.evaluate import evaluate as measure
+    from xcl.inputs import part_of
     from xcl.native import Engine
 
     options = {"p": p_at, "ndcg": ndcg_at, "recall": recall_at, "psp": psp_at, "psndcg": psndcg_at}
     wanted = _wanted(options)
-    opened, model, card, counts = open_run(run, Engine(machine.threads(threads).count), lsh)
-    part = inputs.load_like(data or _test_file(opened), card, say)
+    engine = Engine(machine.threads(threads).count)
+    opened, model, card, counts = open_run(run, engine, lsh)
+    with cache_folder(opened) as cache:
+        dataset = load(data or _test_file(opened), engine, cache, card.ids)
+    for text in dataset.notices:
+        say(f"note: {text}")
+    part = part_of(dataset)
     propensity = Propensity(counts, card.n_train_rows, psp_a, psp_b)
     result = measure(model, part.x, part.y, part.rows, wanted, propensity, part.name, lsh)
     for text in result.notices():

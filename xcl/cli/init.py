@@ -46,14 +46,23 @@ def init(
 
 def _from_data(data: Path, file: str) -> tuple[dict[str, Any], str]:
     """Keys that follow from a data file, and a comment with its sizes."""
-    if not data.is_file():
-        raise UserError(f"{data}: no such file")
+    import numpy as np
+
+    from xcl import machine
+    from xcl.dataset.load import load
+    from xcl.native import Engine
+    from xcl.rundir import RUNS
+
+    found = load(data, Engine(machine.threads().count), RUNS / ".cache")
     base = Path(file).absolute().parent if file != "-" else Path.cwd()
     values: dict[str, Any] = {"data.train": _relative(data, base)}
     test = data.with_name(data.name.replace("train", "test"))
     if test != data and test.is_file():
         values["data.test"] = _relative(test, base)
-    return values, ""
+    if max(np.diff(found.y.indptr)) <= 1:
+        values["loss"] = "softmax"
+    sizes = f"{found.x.n_rows:,} rows, {found.x.n_cols:,} features, {found.y.n_cols:,} labels"
+    return values, f"# {data.name}: {sizes}, {found.y.nnz / found.x.n_rows:.1f} labels a row\n"
 
 
 def _relative(path: Path, base: Path) -> str:

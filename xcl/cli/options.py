@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,3 +72,13 @@ def open_run(text: str | None, engine: Engine, lsh: bool) -> tuple[Run, Model, C
         say(f"note: {run} has not finished: using the weights of its last checkpoint")
         path = run.checkpoint
     return run, *load_model(path, engine, lsh)
+
+
+@contextmanager
+def cache_folder(run: Run) -> Iterator[Path]:
+    """The folder of binary copies beside a run; a temporary one where that cannot be written."""
+    if os.access(run.path.parent, os.W_OK):
+        yield run.path.parent / ".cache"
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)

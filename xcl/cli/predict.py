@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,8 +25,13 @@ def predict(
         bool, typer.Option("--lsh/--exact", help="Score the tables' candidates only, or all labels.")
     ] = False,
     format: Annotated[
-        str, typer.Option("--format", metavar="libsvm|json|tsv", help="One line a row in each.")
+        Literal["libsvm", "json", "tsv"],
+        typer.Option("--format", metavar="libsvm|json|tsv", help="One line a row in each."),
     ] = "libsvm",
+    on_error: Annotated[
+        Literal["stop", "blank"],
+        typer.Option("--on-error", metavar="stop|blank", help="A malformed row stops, or is a row of nothing."),
+    ] = "stop",
     threads: Threads = None,
 ) -> None:
     """Print the k best labels of every row and their scores, best first: one line out for each row in.
@@ -40,24 +45,26 @@ def predict(
       xcl predict test.txt -k 3
       cat rows.txt | xcl predict runs/quickstart-1 - --format tsv
     """
-    from xcl import inputs, machine
+    from xcl import machine
+    from xcl.dataset.stream import RowStream
     from xcl.native import Engine
-    from xcl.predict import FORMATS, Style
+    from xcl.predict import Style
     from xcl.predict import predict as write
 
-    if format not in FORMATS:
-        raise UserError(f"--format {format}: not one of {', '.join(FORMATS)}")
     if len(arguments) > 2:
         raise UserError(f"{len(arguments)} arguments: expected [RUN] FILE")
     run = arguments[0] if len(arguments) == 2 else None
     file = arguments[-1]
     if file != "-" and not Path(file).is_file():
         raise UserError(f"{file}: no such file of rows")
-    _, model, card, _ = open_run(run, Engine(machine.threads(threads).count), lsh)
+    engine = Engine(machine.threads(threads).count)
+    _, model, card, _ = open_run(run, engine, lsh)
     if k > card.options.n_labels:
         say(f"note: -k {k} is above the {card.options.n_labels:,} labels of the model: all of them are given")
     style = Style(format, card.label_base, sigmoid=card.options.loss == "bce")
-    blocks = inputs.stream(file, card)
-    unknown = write(model, blocks, k, lsh, style, sys.stdout, flush=file == "-")
+    rows = RowStream(file, engine, card.ids, on_error)
+    unknown = write(model, (x for x, _ in rows), k, lsh, style, sys.stdout, flush=rows.live)
+    for text in rows.notices:
+        say(f"note: {text}")
     if unknown:
         say(f"note: {unknown:,} unknown features were ignored")

@@ -43,7 +43,8 @@ class DataConfig:
 class ModelConfig:
     """A sparse-input network with one row of output weights a label."""
 
-    hidden: tuple[int, ...] = key((512,), FROM_ONE, "widths of the hidden layers, 1 to 8 of them")
+    hidden: tuple[int, ...] = key((512,), "[1, 65536]", "widths of the hidden layers, 1 to 8 of them")
+    normalize: bool = key(False, "", "scale every row of features to unit length")
     dropout: float = key(0.4, "[0, 1)", "share of hidden units dropped in training")
     input_dropout: float = key(0.0, "[0, 1)", "share of a row's features dropped in training")
     init: Literal["prototypes", "random"] = key("prototypes", "", "first output weights: label prototypes, or random")
@@ -63,7 +64,7 @@ class SamplerConfig:
     active: int = key(3000, NOT_NEGATIVE, "labels scored beside the true ones, a batch or a row by scope")
     random_fill: bool = key(True, "", "hash tables: top a short set up with random labels")
     tables: int = key(50, "[1, 4096]", "hash tables (L)")
-    hashes_per_table: int = key(6, "[1, 30]", "codes in a table's address (K)")
+    hashes_per_table: int = key(6, "[1, 16]", "codes in a table's address (K)")
     packing: Literal["base2", "overlap"] = key("base2", "", "dwta: whole codes, or overlapping ones as first published")
     policy: Literal["vanilla", "topk", "threshold"] = key(
         "vanilla", "", "candidates: whole buckets, the most frequent ids, or ids seen min_count times"
@@ -71,7 +72,7 @@ class SamplerConfig:
     min_count: int = key(2, FROM_ONE, "policy threshold: tables in which an id must occur")
     rehash_rows: int = key(6400, NOT_NEGATIVE, "training rows between refreshes of the tables; 0: never")
     rebuild_rows: int = key(128000, NOT_NEGATIVE, "training rows between draws of new hash functions; 0: never")
-    rehash_growth: float = key(0.0, NOT_NEGATIVE, "growth of the refresh period: exp(growth * refreshes so far)")
+    rehash_growth: float = key(0.0, "[0, 10]", "growth of the refresh period: exp(growth * refreshes so far)")
 
 
 @dataclass(frozen=True)
