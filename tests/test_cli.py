@@ -318,7 +318,7 @@ def in_terminal(*arguments, env=None):
 
 
 def test_a_terminal_gets_a_live_display_and_a_dumb_one_plain_lines(work):
-    arguments = ("train", "c.yaml", "train.epochs=3000", "data.validation=0.1")
+    arguments = ("train", "c.yaml", "--threads=1", "train.epochs=200", "data.validation=0.1")
     live = in_terminal(*arguments)
     assert "\x1b[" in live and "rows/s" in live and "P@1" in live
     for env in ({"TERM": "dumb"}, {"CI": "1"}, {"NO_LIVE": "1"}):

@@ -19,6 +19,7 @@ from xcl.native import Engine
 from xcl.plan import Sizes
 
 Rows = npt.NDArray[np.int64]
+CACHE = Path(".xcl-cache")  # where binary copies of parsed files go by default
 HOLD_OUT_EPOCH = -1  # the shuffle that chooses held-out rows; training uses 0 and up
 
 

@@ -70,7 +70,7 @@ def launch(request: Request) -> None:
 def _train(request: Request, loaded: Loaded, run: Run | None, display: Reporter) -> None:
     threads = machine.threads(request.threads)
     engine = Engine(threads.count)
-    data = inputs.load_all(loaded.config, engine, loaded.config.data.cache or rundir.RUNS / ".cache")
+    data = inputs.load_all(loaded.config, engine, loaded.config.data.cache or inputs.CACHE)
     memory = plan.make_plan(loaded.config, data.sizes, threads.count)
     if request.dry_run:
         _dry_run(request, loaded, memory)

@@ -64,7 +64,7 @@ def evaluate(
     wanted = _wanted(options)
     engine = Engine(machine.threads(threads).count)
     opened, model, card, counts = open_run(run, engine, lsh)
-    with cache_folder(opened) as cache:
+    with cache_folder() as cache:
         dataset = load(data or _test_file(opened), engine, cache, card.ids)
     for text in dataset.notices:
         say(f"note: {text}")

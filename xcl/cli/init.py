@@ -50,10 +50,10 @@ def _from_data(data: Path, file: str) -> tuple[dict[str, Any], str]:
 
     from xcl import machine
     from xcl.dataset.load import load
+    from xcl.inputs import CACHE
     from xcl.native import Engine
-    from xcl.rundir import RUNS
 
-    found = load(data, Engine(machine.threads().count), RUNS / ".cache")
+    found = load(data, Engine(machine.threads().count), CACHE)
     base = Path(file).absolute().parent if file != "-" else Path.cwd()
     values: dict[str, Any] = {"data.train": _relative(data, base)}
     test = data.with_name(data.name.replace("train", "test"))

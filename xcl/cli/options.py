@@ -75,10 +75,12 @@ def open_run(text: str | None, engine: Engine, lsh: bool) -> tuple[Run, Model, C
 
 
 @contextmanager
-def cache_folder(run: Run) -> Iterator[Path]:
-    """The folder of binary copies beside a run; a temporary one where that cannot be written."""
-    if os.access(run.path.parent, os.W_OK):
-        yield run.path.parent / ".cache"
+def cache_folder() -> Iterator[Path]:
+    """The folder of binary copies here; a temporary one where that cannot be written."""
+    from xcl.inputs import CACHE
+
+    if os.access(CACHE if CACHE.exists() else ".", os.W_OK):
+        yield CACHE
     else:
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder)

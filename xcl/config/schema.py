@@ -36,7 +36,7 @@ class DataConfig:
     test: Path | None = key(None, "", "test rows, evaluated when training has ended")
     validation: Path | float = key(0.0, "[0, 1)", "validation rows: a file, or the share of training rows held out")
     on_error: Literal["stop", "skip"] = key("stop", "", "a malformed row stops the run, or is skipped and counted")
-    cache: Path | None = key(None, "", "folder of the binary copies of parsed files; null: runs/.cache")
+    cache: Path | None = key(None, "", "folder of the binary copies of parsed files; null: .xcl-cache here")
 
 
 @dataclass(frozen=True)
