@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The border to C: pointer checks, every error a caller can cause, what is left after one, and the memory plan."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -439,6 +440,15 @@ def test_an_index_beyond_any_memory_is_refused(engine):
     assert index.stats().n_ids == 0
 
 
+def in_a_process(script, *arguments):
+    """Output of a script that measures or limits its own memory."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def test_a_batch_beyond_memory_is_refused_and_the_model_goes_on(engine):
     """Memory is limited in a process of its own; the batch does not fit, a smaller one then does."""
     script = """
@@ -459,6 +469,49 @@ except ResourceError as error:
     model.train([row] * 10, [np.array([1])] * 10, 0.1)
     print("refused")
 """
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, check=False)
-    assert done.stdout.strip() == "refused", done.stderr
+    assert in_a_process(script) == "refused"
+
+
+GROWTH = """
+import json, sys
+import numpy as np
+from direct import Csr, Model, c_options, options
+from xcl.native import Engine, check, ffi, lib
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+n_rows, n_row_features, n_row_labels, changes = json.loads(sys.argv[1])
+o, rng = options(**changes), np.random.default_rng(0)
+def rows(n, m):  # m of n, one in each m-th part
+    return [np.arange(m) * (n // m) + rng.integers(0, n // m, m) for _ in range(n_rows)]
+x = Csr([(ids, np.ones(n_row_features)) for ids in rows(o.n_features, n_row_features)], True)
+y = Csr(rows(o.n_labels, n_row_labels), False)
+parts = ffi.new("double[6]")
+check(lib.xcl_model_plan(c_options(o), 2, n_rows, n_row_features, n_row_labels, parts))
+engine = Engine(2)
+Model(engine, options())
+before = resident()
+model = Model(engine, o)
+for _ in range(3):
+    model.train(x, y, 0.01)
+print(parts[5], resident() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    ("n_rows", "n_row_features", "n_row_labels", "changes"),
+    [
+        (64, 20, 3, {"n_features": 50000, "n_labels": 80000, "hidden": [128], "optimizer": ADAM}),
+        (512, 50, 5, {"n_features": 2000, "n_labels": 30000, "hidden": [100, 256], "n_active": 9000, "optimizer": SGD}),
+        (256, 20, 3, {"n_features": 2000, "n_labels": 150000, "hidden": [64], "n_active": 2000, "scope": ROW}),
+        (256, 20, 3, {"n_features": 2000, "n_labels": 90000, "hidden": [64], "sampler": LSH, "rehash_rows": 256}),
+    ],
+    ids=["adam", "batch", "row", "lsh"],
+)
+def test_plan_is_what_a_run_takes(n_rows, n_row_features, n_row_labels, changes):
+    out = in_a_process(GROWTH, json.dumps([n_rows, n_row_features, n_row_labels, changes]))
+    planned, taken = map(float, out.split())
+    assert taken > 50e6  # large enough that other memory of the process does not count
+    assert 0.9 < planned / taken < 1.1

@@ -207,13 +207,13 @@ static void plan_table(double parts[6], const xcl_model_options *o, double n_row
     if (o->trainable) parts[1] += xcl_table_state_bytes((int64_t)n_rows, (int64_t)stride, o->optimizer);
 }
 
-/* Labels in the union of a batch: at most all of them. */
+/* Distinct labels of a batch if labels are equally frequent; fewer if they are not. */
 static double plan_union(const xcl_model_options *o, double n_rows, double n_row_labels) {
     double n = (double)o->n_labels, a = (double)o->n_active;
     bool row = o->scope == XCL_SCOPE_ROW && o->sampler != XCL_SAMPLER_FULL;
     if (o->sampler == XCL_SAMPLER_FULL || a * 3 >= n) return n;
-    double drawn = row ? n * (1 - exp(-n_rows * a / n)) : a;
-    return fmin(n, drawn + n_rows * n_row_labels);
+    double n_true = n_rows * n_row_labels;
+    return row ? n * (1 - exp(-(n_rows * a + n_true) / n)) : fmin(n, a + n * (1 - exp(-n_true / n)));
 }
 
 static double plan_scratch(const xcl_model_options *o, double n_threads, double n_rows, double n_row_features, double n_row_labels) {
@@ -223,8 +223,9 @@ static double plan_scratch(const xcl_model_options *o, double n_threads, double 
     bool row = o->scope == XCL_SCOPE_ROW && o->sampler != XCL_SAMPLER_FULL;
     double pairs = n_rows * (fmin(n, (double)o->n_active) + n_row_labels);
     double bytes = 8 * n_rows * units + 4 * n_rows * top * (2 + XCL_SHARDS); /* hidden, gradients, turned, scaled, shards */
-    bytes += nnz * 16 + 20 * scored + 40 * n_rows * n_row_labels + 0.19 * (n + (double)o->n_features);
-    bytes += row ? pairs * 20 + 4 * n * n_threads : 4 * scored * padded * (1 + 2.0 / 64);
+    bytes += nnz * 24 + 20 * scored + 40 * n_rows * n_row_labels + 0.19 * (n + (double)o->n_features);
+    if (o->sampler == XCL_SAMPLER_LSH) bytes += 4 * (double)o->n_active * (row ? n_rows : 1); /* proposals */
+    bytes += row ? pairs * 28 + 4 * n * n_threads : 4 * scored * padded * (1 + 2.0 / 64);
     return bytes + n_threads * 2 * 4 * MAX_BLOCK * top;
 }
 
