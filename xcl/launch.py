@@ -24,6 +24,7 @@ from xcl.inputs import Inputs
 from xcl.journal import last_record
 from xcl.model import Model
 from xcl.native import Engine
+from xcl.offsets import score_offsets
 from xcl.plan import MemoryPlan
 from xcl.report import Log, Reporter, Several, duration
 from xcl.rundir import Run
@@ -95,7 +96,10 @@ def _work(
     _write_descriptions(run, loaded, data, request)
     card = Card(memory.options, data.ids.feature_base, data.ids.label_base, len(data.train.rows))
     propensity = Propensity(data.counts, len(data.train.rows))
+    n_rows = len(data.train.rows)
+    batch_size = min(config.train.batch_size, n_rows)
     with Signals(reporter.notice) as signals, Model(engine, memory.options) as model:
+        model.set_offsets(score_offsets(memory.options, config.sampler.correction, data.counts, n_rows, batch_size))
         trainer = Trainer(config, card, data.train, data.validation, propensity, model, run, reporter, signals)
         if run.checkpoint.exists():
             trainer.state = State(**checkpoint.read_state(run.checkpoint))

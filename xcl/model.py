@@ -204,6 +204,10 @@ class Model:
         """Seconds of the last step by phase: embed, select, score, output, input, index."""
         return tuple(float(self._step.phase_seconds[i]) for i in range(_N_PHASES))
 
+    def set_offsets(self, offsets: npt.NDArray[np.float32] | None) -> None:
+        """What is added to each label's score in training only. offsets: (n_labels), copied; None: nothing."""
+        check(lib.xcl_model_set_offsets(self._handle, pointer(offsets, np.float32)))
+
     def add_prototypes(self, x: Csr, y: Csr, rows: npt.NDArray[np.int64]) -> None:
         """Collect label prototypes from rows; call for all rows, then `finish_prototypes`, before training."""
         check(

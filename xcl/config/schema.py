@@ -62,6 +62,7 @@ class SamplerConfig:
     )
     scope: Literal["batch", "row"] = key("batch", "", "one label set for the whole batch, or one for each row")
     active: int = key(3000, NOT_NEGATIVE, "labels scored beside the true ones, a batch or a row by scope")
+    correction: float = key(0.5, "[0, 1]", "how far training makes up for labels being scored unequally often")
     random_fill: bool = key(True, "", "hash tables: top a short set up with random labels")
     tables: int = key(50, "[1, 4096]", "hash tables (L)")
     hashes_per_table: int = key(6, "[1, 16]", "codes in a table's address (K)")
