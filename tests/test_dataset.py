@@ -21,6 +21,7 @@ import scipy.sparse as sp
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_svmlight_file
 
 from xcl.dataset import cache, npz, read
 from xcl.dataset.csr import Csr
@@ -339,6 +340,7 @@ def test_several_writers_at_once(tmp_path: Path, folder: Path) -> None:
     assert not list(folder.glob(".*"))
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_by_the_block(tmp_path: Path, folder: Path) -> None:
     x, y = random_rows(3000)
     body = as_text(x, y).split(b"\n", 1)[1]
@@ -602,3 +604,38 @@ def test_blocks_are_read_in_large_pieces(tmp_path: Path) -> None:
         sizes = [len(block) for block in blocks(file, "a")]
     assert sum(sizes) == 10 << 20 and len(sizes) <= 4
     assert max(sizes) < 2 * read.BLOCK_BYTES
+
+
+# ---- real sets
+
+SAMPLE = Path(__file__).parents[1] / "datasets" / "finna-yso-sample"
+
+
+def check_against_scikit_learn(path: Path, folder: Path) -> None:
+    text = gzip.open(path).read()
+    header, _, body = text.partition(b"\n")
+    n_rows, n_features, n_labels = map(int, header.split())
+    data = load(path, ENGINE, folder)
+    assert (data.x.n_rows, data.x.n_cols, data.y.n_cols) == (n_rows, n_features, n_labels)
+    assert (data.ids.feature_base, data.ids.label_base) == (0, 0)
+    x, labels = load_svmlight_file(
+        io.BytesIO(body), n_features=n_features, dtype=np.float64, multilabel=True, zero_based=True
+    )
+    assert np.array_equal(data.x.indptr, x.indptr) and np.array_equal(data.x.indices, x.indices)
+    assert np.array_equal(data.x.values, x.data.astype(np.float32))
+    assert np.array_equal(data.y.indices, np.concatenate([np.unique(np.array(row, int)) for row in labels]))
+
+
+@pytest.mark.parametrize("name", ["train", "test"])
+def test_the_sample_is_what_scikit_learn_reads(folder: Path, name: str) -> None:
+    check_against_scikit_learn(SAMPLE / f"{name}.txt.gz", folder)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["bibtex", "delicious", "debian-depends", "wordnet-neigh"])
+def test_real_sets_are_what_scikit_learn_reads(folder: Path, name: str) -> None:
+    root = os.environ.get("XCL_DATA")
+    if not root or not (Path(root) / name).is_dir():
+        pytest.skip(f"set XCL_DATA to a folder that has {name}/train.txt.gz and test.txt.gz")
+    for part in ("train", "test"):
+        check_against_scikit_learn(Path(root) / name / f"{part}.txt.gz", folder)
