@@ -236,6 +236,59 @@ def test_a_pipe_is_answered_row_by_row(trained, spawn):
         assert process.stdout.readline().startswith("0:")
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """A folder with a run r-1 trained on texts with label names; tests must not write into it."""
+    folder = tmp_path_factory.mktemp("texts")
+    rows = [
+        "a cat sat\tanimals,2020",
+        "a dog ran\tanimals",
+        "stocks fell\tbig money",
+        "banks and stocks\tbig money,2020",
+    ]
+    (folder / "train.tsv").write_text("\n".join(rows * 10) + "\n")
+    commands = [
+        ("data", "vectorize", "train.tsv", "train.txt"),
+        ("init", "--data", "train.txt", "c.yaml"),
+        ("train", "c.yaml", "train.epochs=60", "train.batch_size=8", "--quiet", "--name", "r"),
+    ]
+    for command in commands:
+        subprocess.run([sys.executable, "-m", "xcl", *command], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def test_from_texts_to_named_predictions(texts, xcl, tmp_path):
+    shutil.copytree(texts / "runs/r-1", tmp_path / "moved")  # the run alone suffices
+    answers = xcl("predict", "moved", "--text", "-", "-k", "1", cwd=tmp_path, input="my cat\nthe stocks\tignored\n\n")
+    best = [line.split("\t")[0] for line in answers.out.splitlines()]
+    assert best[:2] == ["animals", "big money"] and len(best) == 3
+    objects = xcl("predict", "moved", "--text", "-", "--format", "json", cwd=tmp_path, input="cat").out
+    assert set(json.loads(objects)["labels"]) == {"animals", "big money", "2020"}
+    by_id = xcl("predict", "r-1", "train.txt", "-k", "1", cwd=texts).out.split(":")[0]
+    assert (
+        xcl("predict", "r-1", "train.txt", "-k", "1", "--names", cwd=texts).out.startswith("animals")
+        and by_id.isdigit()
+    )
+
+
+def test_text_from_a_pipe_is_answered_line_by_line(texts, spawn):
+    process = spawn("predict", "r-1", "--text", "-", cwd=texts, stdin=subprocess.PIPE)
+    for _ in range(2):
+        process.stdin.write("a dog\n")
+        process.stdin.flush()
+        assert select.select([process.stdout], [], [], 20)[0], "no answer while the pipe is open"
+        assert process.stdout.readline().startswith("animals\t")
+
+
+def test_mistakes_with_texts_and_names(trained, texts, xcl):
+    one_line(xcl("predict", "r-1", "--text", "test.txt", cwd=trained), 2, "not trained on texts", "vectorize")
+    one_line(xcl("predict", "r-1", "--names", "test.txt", cwd=trained), 2, "labels.txt")
+    one_line(xcl("predict", "r-1", "--names", "--format", "libsvm", "train.txt", cwd=texts), 2, "tsv or json")
+    (trained / "bad.tsv").write_bytes(b"fine\n\xff\n")
+    done = xcl("predict", "r-1", "--text", str(trained / "bad.tsv"), cwd=texts)
+    assert done.code == 2 and "bad.tsv:2:1" in done.err and "Traceback" not in done.err
+
+
 def test_a_reader_that_goes_away_ends_it_quietly(trained, spawn):
     rows = (trained / "test.txt").read_text().split("\n", 1)[1] * 300
     (trained / "many.txt").write_text(rows)

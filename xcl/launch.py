@@ -16,10 +16,12 @@ from xcl import checkpoint, inputs, machine, plan, report, rundir
 from xcl.checkpoint import Card
 from xcl.config import Loaded, load, resolved_yaml
 from xcl.config.schema import flatten
+from xcl.dataset.load import IdSpace
+from xcl.dataset.vectorize import labels_file, words_file
 from xcl.errors import ResourceError, UserError
 from xcl.evaluate import Propensity
 from xcl.facts import machine_facts
-from xcl.files import free_bytes, write_text
+from xcl.files import atomic, free_bytes, write_text
 from xcl.inputs import Inputs
 from xcl.journal import last_record
 from xcl.model import Model
@@ -94,6 +96,7 @@ def _work(
 ) -> None:
     config = loaded.config
     _write_descriptions(run, loaded, data, request)
+    _copy_names(run, config.data.train, data.ids, reporter)
     card = Card(memory.options, data.ids.feature_base, data.ids.label_base, len(data.train.rows))
     propensity = Propensity(data.counts, len(data.train.rows))
     n_rows = len(data.train.rows)
@@ -186,6 +189,23 @@ def _write_descriptions(run: Run, loaded: Loaded, data: Inputs, request: Request
     if run.environment.exists():
         _same_data(run, environment["data"])
     write_text(run.environment, json.dumps(environment, indent=2) + "\n")
+
+
+def _copy_names(run: Run, train: Path, ids: IdSpace, reporter: Reporter) -> None:
+    """Take what `xcl data vectorize` wrote beside the training file into the run, if it fits the data."""
+    for source, target, n, what in (
+        (words_file(train), run.words, ids.n_features, "words"),
+        (labels_file(train), run.label_names, ids.n_labels, "label names"),
+    ):
+        if not source.is_file():
+            continue
+        raw = source.read_bytes()
+        n_found = raw.count(b"\n") - raw.startswith(b"#")
+        if n_found != n:
+            reporter.notice(f"{source}: {n_found:,} {what} where the data have {n:,}: not used")
+            continue
+        with atomic(target) as file:
+            file.write(raw)
 
 
 def _same_data(run: Run, found: Any) -> None:

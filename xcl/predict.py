@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from xcl.dataset.csr import Csr
+from xcl.dataset.lines import decoded
+from xcl.dataset.read import blocks, display_name, is_regular, live_blocks, open_file
+from xcl.dataset.vectorizer import Vectorizer
 from xcl.model import Model
 
 CHUNK_ROWS = 1024
@@ -27,25 +30,42 @@ class Style:
     names: Sequence[str] | None = None
 
 
+class TextStream:
+    """Rows of texts, one a line; what follows a tab is ignored. - is stdin. live: from a pipe, so answer at once."""
+
+    def __init__(self, path: str, vectorizer: Vectorizer) -> None:
+        self._name = display_name(path)
+        self._file = open_file(path)
+        self._vectorizer = vectorizer
+        self.live = not is_regular(self._file)
+
+    def __iter__(self) -> Iterator[Csr]:
+        """Raises: UserError if a line is not UTF-8."""
+        with self._file as file:
+            parts = live_blocks(file, self._name) if self.live else blocks(file, self._name)
+            for lines in decoded(parts, self._name):
+                yield self._vectorizer.transform([line.partition("\t")[0] for line in lines])
+
+
 def predict(
     model: Model,
-    blocks: Iterable[Csr],
+    rows: Iterable[Csr],
     k: int,
     lsh: bool,
     style: Style,
     out: TextIO,
     flush: bool,
 ) -> int:
-    """Write the k best labels of every row of every block. flush: after every block, for a reader that waits.
+    """Write the k best labels of all rows, which come in blocks. flush: after every block, for a reader that waits.
 
     Result: how many features were ignored because the model has none of that id.
     """
-    line = _WRITERS[style.format]
+    line = _writer(style)
     unknown = 0
-    for block in blocks:
+    for block in rows:
         for start in range(0, block.n_rows, CHUNK_ROWS):
-            rows = np.arange(start, min(start + CHUNK_ROWS, block.n_rows), dtype=np.int64)
-            ids, logits, n = model.predict(block, min(k, model.options.n_labels), rows, lsh)
+            chunk = np.arange(start, min(start + CHUNK_ROWS, block.n_rows), dtype=np.int64)
+            ids, logits, n = model.predict(block, min(k, model.options.n_labels), chunk, lsh)
             unknown += n
             scores = _scores(logits, style.sigmoid)
             found = np.count_nonzero(ids >= 0, axis=1).tolist()
@@ -80,8 +100,18 @@ def _tsv(labels: list[str], scores: list[str]) -> str:
 
 
 def _json(labels: list[str], scores: list[str]) -> str:
-    keys = [int(label) if label.isdecimal() else label for label in labels]
-    return json.dumps({"labels": keys, "scores": [float(score) for score in scores]}, ensure_ascii=False) + "\n"
+    return _object([int(label) for label in labels], scores)
 
 
-_WRITERS: dict[str, Callable[[list[str], list[str]], str]] = {"libsvm": _libsvm, "json": _json, "tsv": _tsv}
+def _json_names(labels: list[str], scores: list[str]) -> str:
+    return _object(labels, scores)
+
+
+def _object(labels: Sequence[int | str], scores: list[str]) -> str:
+    return json.dumps({"labels": labels, "scores": [float(score) for score in scores]}, ensure_ascii=False) + "\n"
+
+
+def _writer(style: Style) -> Callable[[list[str], list[str]], str]:
+    if style.format == "json":
+        return _json if style.names is None else _json_names
+    return {"libsvm": _libsvm, "tsv": _tsv}[style.format]

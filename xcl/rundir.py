@@ -57,6 +57,14 @@ class Run:
     def log(self) -> Path:
         return self.path / "train.log"
 
+    @property
+    def words(self) -> Path:
+        return self.path / "words.tsv"
+
+    @property
+    def label_names(self) -> Path:
+        return self.path / "labels.txt"
+
     def __str__(self) -> str:
         return str(self.path)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -15,21 +15,27 @@ CHUNK_LINES = 20_000
 
 def chunks(path: Path) -> Iterator[list[str]]:
     """Lists of lines without their ends, CHUNK_LINES or fewer each. Raises: UserError naming line and column."""
-    name = display_name(path)
     waiting: list[str] = []
-    n_lines = 0
     with open_file(path) as file:
-        rest = b""
-        for block in chain(blocks(file, name), [None]):
-            whole, newline, rest = (rest + block).rpartition(b"\n") if block is not None else (rest, b"", b"")
-            lines = _decode(whole + newline, name, n_lines)
-            n_lines += len(lines)
-            waiting += lines
+        for found in decoded(blocks(file, display_name(path)), display_name(path)):
+            waiting += found
             while len(waiting) >= CHUNK_LINES:
                 yield waiting[:CHUNK_LINES]
                 waiting = waiting[CHUNK_LINES:]
     if waiting:
         yield waiting
+
+
+def decoded(parts: Iterable[bytes], name: str) -> Iterator[list[str]]:
+    """The lines that each part of a text completes, the last one too if it has no end. Raises: as `chunks`."""
+    n_lines = 0
+    rest = b""
+    for part in chain(parts, [None]):
+        whole, newline, rest = (rest + part).rpartition(b"\n") if part is not None else (rest, b"", b"")
+        lines = _decode(whole + newline, name, n_lines)
+        n_lines += len(lines)
+        if lines:
+            yield lines
 
 
 def read(path: Path) -> list[str]:
