@@ -259,7 +259,7 @@ def texts(tmp_path_factory):
 
 def test_from_texts_to_named_predictions(texts, xcl, tmp_path):
     shutil.copytree(texts / "runs/r-1", tmp_path / "moved")  # the run alone suffices
-    answers = xcl("predict", "moved", "--text", "-", "-k", "1", cwd=tmp_path, input="my cat\nthe stocks\tignored\n\n")
+    answers = xcl("predict", "moved", "--text", "-", "-k", "1", cwd=tmp_path, input="my dog\nthe stocks\tignored\n\n")
     best = [line.split("\t")[0] for line in answers.out.splitlines()]
     assert best[:2] == ["animals", "big money"] and len(best) == 3
     objects = xcl("predict", "moved", "--text", "-", "--format", "json", cwd=tmp_path, input="cat").out

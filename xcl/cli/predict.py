@@ -69,10 +69,10 @@ def predict(
         raise UserError(f"{file}: no such file of rows")
     engine = Engine(machine.threads(threads).count)
     opened, model, card, _ = open_run(run, engine, lsh)
-    if k > card.options.n_labels:
-        say(f"note: -k {k} is above the {card.options.n_labels:,} labels of the model: all of them are given")
     found = _names(opened, card) if names or (text and opened.label_names.exists()) else None
     style = Style(_format(format, found), card.label_base, card.options.loss == "bce", found)
+    if k > card.options.n_labels:
+        say(f"note: -k {k} is above the {card.options.n_labels:,} labels of the model: all of them are given")
     if text:
         texts = TextStream(file, _vectorizer(opened))
         write(model, texts, k, lsh, style, sys.stdout, flush=texts.live)
