@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from direct import Model, batch, c_options, small
+from direct import Model, batch, c_options, features, small
 from reference import ADAGRAD, ADAM, BATCH, BCE, FULL, LSH, RANDOM, ROW, SGD, SOFTMAX, Reference, prototypes, shuffle
 
 from xcl.native import Engine, check, ffi, isa_list, lib, pointer
@@ -178,6 +178,18 @@ def test_a_batch_of_chosen_rows_is_the_batch_of_these_rows(engine):
     a, b = Model(engine, o), Model(engine, o)
     a.train(x, y, 0.1, rows)
     b.train([x[i] for i in rows], [y[i] for i in rows], 0.1)
+    for name, block in a.tensors().items():
+        assert np.array_equal(block, b.tensors()[name]), name
+
+
+def test_features_without_values_are_ones(engine):
+    o = small()
+    x, y = batch(np.random.default_rng(2), 12, o)
+    bare = features(x)
+    bare.c.values = ffi.NULL
+    a, b = Model(engine, o), Model(engine, o)
+    a.train(bare, y, 0.1)
+    b.train([(ids, np.ones(len(ids))) for ids, _ in x], y, 0.1)
     for name, block in a.tensors().items():
         assert np.array_equal(block, b.tensors()[name]), name
 

@@ -265,7 +265,8 @@ def test_values_that_are_not_finite_stop_training(isa, loss, scope, sampler, val
     model = Model(Engine(1, isa), o)
     model.train(*batch(np.random.default_rng(0), 9, o), 0.1)
     x = [GOOD, row(*range(30), values=[value] * 30)]
-    assert_refused(model, WorkError, "value of feature 0|loss is -?(nan|inf)", lambda: model.train(x, [YES, YES], 0.1))
+    for y in ([YES, YES], [YES, YES[:0]], [YES[:0], YES[:0]]):
+        assert_refused(model, WorkError, "value of feature 0|loss is -?(nan|inf)", lambda y=y: model.train(x, y, 0.1))
     model.train([GOOD], [YES], 0.1)
     assert all(np.isfinite(w).all() for w in model.tensors().values() if w.dtype == np.float32)
 
@@ -280,6 +281,30 @@ def test_weights_that_are_not_finite_stop_training(isa, loss, scope, name, value
     model = Model(Engine(1, isa), o)
     model.views()[name][...] = value
     assert_refused(model, WorkError, "loss is", lambda: model.train([GOOD, GOOD], [YES, YES], 0.1))
+
+
+@pytest.mark.parametrize("loss", [SOFTMAX, BCE])
+@pytest.mark.parametrize("scope", [ROW, BATCH])
+def test_scores_that_overflow_stop_training(engine, loss, scope):
+    """Finite hidden units and finite weights, infinite scores; also in a batch without labels."""
+    o = small(loss=loss, scope=scope, sampler=FULL)
+    model = Model(engine, o)
+    model.views()["input.bias"][...] = 1e20
+    model.views()["output.weight"][...] = 1e20
+    for y in ([YES], [YES[:0]]):
+        assert_refused(model, WorkError, "loss is", lambda y=y: model.train([GOOD], y, 0.1))
+
+
+@pytest.mark.parametrize("loss", [SOFTMAX, BCE])
+@pytest.mark.parametrize("scope", [ROW, BATCH])
+def test_a_hidden_unit_that_overflows_stops_training(engine, loss, scope):
+    """Nothing above sees it: the weights from it are negative, so that every later unit answers 0."""
+    o = small(loss=loss, scope=scope, sampler=FULL, hidden=[4, 5])
+    model = Model(engine, o)
+    model.views()["input.bias"][0, 2] = 3e38
+    model.views()["input.weight"][1:3, 2] = 3e38
+    model.views()["hidden.1.weight"][2] = -1
+    assert_refused(model, WorkError, "loss is nan", lambda: model.train([GOOD], [YES], 0.1))
 
 
 def test_a_huge_learning_rate_diverges_within_steps(engine):

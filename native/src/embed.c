@@ -93,6 +93,12 @@ static void activate(const xcl_model *model, int32_t layer, int64_t row, float *
     }
 }
 
+/* An infinite unit need not show in the loss (the layer above may answer 0), but it would in the gradient. */
+static void check_finite(xcl_model *model, int32_t layer, const float *h) {
+    if (!isfinite(model->engine->kernels->sum(h, model->padded[layer])))
+        __atomic_store_n(&model->batch.overflow, true, __ATOMIC_RELAXED);
+}
+
 static void input_task(void *arg, int64_t task, int32_t thread) {
     (void)thread;
     xcl_model *model = arg;
@@ -104,6 +110,7 @@ static void input_task(void *arg, int64_t task, int32_t thread) {
         model->engine->kernels->bag(h, model->input_bias.weight, model->input.weight, padded, batch->feature_ids.data + first,
                                     batch->feature_values.data + first, batch->feature_starts.data[b + 1] - first, padded);
         activate(model, 0, b, h);
+        check_finite(model, 0, h);
     }
 }
 
@@ -123,13 +130,17 @@ static void layer_task(void *arg, int64_t task, int32_t thread) {
     for (int64_t b = 0; b < n; b++) memcpy(h + b * padded, model->between_bias[layer].weight, (size_t)padded * sizeof *h);
     model->engine->kernels->product(h, padded, model->batch.hidden[layer - 1].data + first * below, below, 1,
                                     model->between[layer].weight, padded, n, model->width[layer - 1], padded, 1);
-    for (int64_t b = 0; b < n; b++) activate(model, layer, first + b, h + b * padded);
+    for (int64_t b = 0; b < n; b++) {
+        activate(model, layer, first + b, h + b * padded);
+        check_finite(model, layer, h + b * padded);
+    }
 }
 
 xcl_status xcl_embed_forward(xcl_model *model) {
     int64_t n_tasks = xcl_ceil_div(model->batch.n_rows, ROWS_A_TASK);
     for (int32_t l = 0; l < model->n_layers; l++)
         XCL_TRY(XCL_RESERVE(model->batch.hidden[l], model->batch.n_rows * model->padded[l]));
+    model->batch.overflow = false;
     xcl_pool_run(model->engine->pool, n_tasks, input_task, model);
     for (int32_t l = 1; l < model->n_layers; l++) {
         layer_job job = {model, l};

@@ -52,8 +52,7 @@ xcl_status xcl_hash_create(xcl_hash *hash, const xcl_index_options *options, con
         break;
     }
     if (!whole) return xcl_fail(XCL_ERR_MEMORY, "cannot allocate %lld hash functions", (long long)hash->n_codes);
-    xcl_hash_draw(hash, 0);
-    return XCL_OK;
+    return xcl_hash_draw(hash, 0);
 }
 
 void xcl_hash_free(xcl_hash *hash) {
@@ -107,15 +106,16 @@ static void draw_doph(xcl_hash *hash) {
     }
 }
 
-void xcl_hash_draw(xcl_hash *hash, int64_t generation) {
-    hash->generation = (uint64_t)generation;
+xcl_status xcl_hash_draw(xcl_hash *hash, int64_t generation) {
     /* projections are overwritten last row first, so their own memory cannot serve as the permutation's */
     int32_t *order = xcl_alloc(hash->n_dims, sizeof *order);
-    if (order == NULL) return; /* keeps the former functions: valid, only not new */
+    if (order == NULL) return xcl_fail(XCL_ERR_MEMORY, "cannot allocate a permutation of %lld coordinates", (long long)hash->n_dims);
+    hash->generation = (uint64_t)generation;
     if (hash->bins != NULL) draw_dwta(hash, order);
     if (hash->projections != NULL) draw_simhash(hash, order);
     if (hash->bin_of != NULL) draw_doph(hash);
     xcl_free(order);
+    return XCL_OK;
 }
 
 int32_t xcl_hash_address_bits(const xcl_hash *hash) {

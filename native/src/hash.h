@@ -31,8 +31,8 @@ typedef struct {
 xcl_status xcl_hash_check(const xcl_index_options *options);
 xcl_status xcl_hash_create(xcl_hash *hash, const xcl_index_options *options, const xcl_kernels *kernels, int64_t n_dims);
 void xcl_hash_free(xcl_hash *hash);
-/* Draw the functions of a generation. */
-void xcl_hash_draw(xcl_hash *hash, int64_t generation);
+/* Draw the functions of a generation. XCL_ERR_MEMORY: they stay as they were. */
+xcl_status xcl_hash_draw(xcl_hash *hash, int64_t generation);
 /* Bits that a packed address can use; 64 where codes are mixed. */
 int32_t xcl_hash_address_bits(const xcl_hash *hash);
 xcl_status xcl_hash_room_create(xcl_hash_room *room, const xcl_hash *hash);

@@ -181,7 +181,7 @@ static xcl_status insert_rows(xcl_index *index, const float *data, int64_t strid
 xcl_status xcl_index_build(xcl_index *index, const float *data, int64_t n_rows, int64_t stride, int64_t generation) {
     XCL_TRY(xcl_pool_check(index->engine->pool));
     if (n_rows != index->n_ids || index->ids == NULL) XCL_TRY(xcl_index_size(index, n_rows));
-    xcl_hash_draw(&index->hash, generation);
+    XCL_TRY(xcl_hash_draw(&index->hash, generation));
     return insert_rows(index, data, stride, NULL, n_rows);
 }
 

@@ -29,6 +29,7 @@ typedef struct {
 typedef struct {
     int64_t n_rows, n_padded;             /* B, pad(B) */
     bool training;
+    bool overflow;                        /* a hidden unit is not finite */
     xcl_longs feature_starts;             /* (B + 1) */
     xcl_ints feature_ids, feature_rows;   /* (nnz) features left after input dropout */
     xcl_floats feature_values;

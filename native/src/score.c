@@ -63,6 +63,7 @@ static double add_targets(xcl_model *model, const int64_t *place_of_pair) {
         } else if (n_labels > 0) {
             total += batch->shift.data[b] - of_labels / (double)n_labels;
         } else {
+            if (isnan(batch->shift.data[b])) total = NAN; /* scores overflowed */
             batch->shift.data[b] = INFINITY; /* nothing to learn: all probabilities become 0 */
         }
     }

@@ -39,6 +39,7 @@ xcl_status xcl_model_train(xcl_model *model, const xcl_csr *x, const xcl_csr *y,
 
     XCL_TRY(xcl_score(model, &step->loss));
     lap(step, XCL_PHASE_SCORE, &clock);
+    if (model->batch.overflow) step->loss = NAN;
     if (!isfinite(step->loss))
         return xcl_fail(XCL_ERR_DIVERGED, "the loss is %g at step %llu", step->loss, (unsigned long long)model->counters.n_steps + 1);
 
