@@ -612,7 +612,7 @@ SAMPLE = Path(__file__).parents[1] / "datasets" / "finna-yso-sample"
 
 
 def check_against_scikit_learn(path: Path, folder: Path) -> None:
-    text = gzip.open(path).read()
+    text = gzip.decompress(path.read_bytes())
     header, _, body = text.partition(b"\n")
     n_rows, n_features, n_labels = map(int, header.split())
     data = load(path, ENGINE, folder)
