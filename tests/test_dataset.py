@@ -492,7 +492,7 @@ def test_a_pipe_is_answered_row_by_row(tmp_path: Path, method: str) -> None:
     def send() -> None:
         with open(pipe, "wb", buffering=0) as file:
             packer = zstandard.ZstdCompressor().compressobj()
-            for row in (b"0 1:1\n", b"2 0:1 1:1\n3", b" 2:1\n"):
+            for row in (b"0\n", b"2 0:1 1:1\n3", b" 2:1\n"):
                 block = row
                 if method == "zst":
                     block = packer.compress(row) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)

@@ -35,17 +35,17 @@ def pair_of(path: str | Path) -> tuple[Path, Path] | None:
 def save(path: Path, x: Csr, y: Csr, bases: tuple[int, int]) -> None:
     """Write one archive, atomically."""
     assert x.values is not None
-    arrays: Arrays = {
-        "shape": np.array([x.n_rows, x.n_cols, y.n_cols], np.int64),
-        "bases": np.array(bases, np.int64),
-        "x_indptr": x.indptr,
-        "x_indices": x.indices,
-        "x_values": x.values,
-        "y_indptr": y.indptr,
-        "y_indices": y.indices,
-    }
     with atomic(path) as file:
-        np.savez(file, allow_pickle=False, **arrays)
+        np.savez(
+            file,
+            shape=np.array([x.n_rows, x.n_cols, y.n_cols], np.int64),
+            bases=np.array(bases, np.int64),
+            x_indptr=x.indptr,
+            x_indices=x.indices,
+            x_values=x.values,
+            y_indptr=y.indptr,
+            y_indices=y.indices,
+        )
 
 
 def load(path: str | Path) -> tuple[Csr, Csr, TextStats]:

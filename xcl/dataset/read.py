@@ -62,11 +62,13 @@ def display_name(path: str | Path) -> str:
 
 
 def blocks(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """Large blocks of a file from its current position, plain, the next one read ahead in another thread.
+    """Large blocks of a file from its current position, plain; of a regular one the next block is read ahead in
+    another thread (a pipe might keep that thread waiting after Ctrl-C).
 
     Raises: UserError if the file cannot be read, is cut off, damaged, or something else than text.
     """
-    return _ahead(_text_only(_gather(_plain(_chunks(file, name), name)), name))
+    parts = _text_only(_gather(_plain(_chunks(file, name), name)), name)
+    return _ahead(parts) if is_regular(file) else parts
 
 
 def live_blocks(file: IO[bytes], name: str) -> Iterator[bytes]:
@@ -92,10 +94,8 @@ def _kind(head: bytes) -> tuple[str, Callable[[], Any]] | None:
 
 def _plain(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     head = next(chunks, b"")
-    while 0 < len(head) < 6 and (more := next(chunks, b"")):  # a slow pipe: wait for a whole signature
-        head += more
-        if b"\n" in head:
-            break
+    while 0 < len(head) < 6 and b"\n" not in head and (more := next(chunks, b"")):
+        head += more  # a slow pipe: a signature may come in parts
     what = next((text for magic, text in _OTHERS.items() if head.startswith(magic)), None)
     if what:
         raise UserError(f"{name}: {what}")

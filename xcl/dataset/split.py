@@ -18,8 +18,8 @@ _CHUNK_ROWS = 65_536
 def split(data: Dataset, first: Path, second: Path, held_out: int | float, seed: int) -> int:
     """Write held_out rows (a share if below 1) to the second file, the others to the first, both in their order.
 
-    Ids count from 0 in both, for a part may lack the ids that would tell otherwise. Neither file appears unless both
-    are whole. Result: how many rows were held out. Raises: UserError if one file would have no rows.
+    Ids count from 0 in both, for a part may lack the ids that would tell otherwise. Nothing appears if a row cannot be
+    written. Result: how many rows were held out. Raises: UserError if one file would have no rows.
     """
     n = data.x.n_rows
     n_held = min(max(1, round(held_out * n)), n - 1) if held_out < 1 else int(held_out)
