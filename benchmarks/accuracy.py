@@ -54,9 +54,8 @@ def measure(data: Path, preset: Path, seed: int, threads: int, overrides: list[s
             ["eval", str(run), "--data", str(data / "test.txt.gz"), *at, "--threads", str(threads), "--json"], folder
         )[-1]
         seconds = time.perf_counter() - started
-        values = result["metrics"]
         return {
-            **{name: 100 * values[name] for name in METRICS},
+            **{name: 100 * result[name] for name in METRICS},
             "train_seconds": end["seconds"],
             "peak_gib": end["peak_memory_bytes"] / 2**30,
             "model_mib": (run / "model.safetensors").stat().st_size / 2**20,

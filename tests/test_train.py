@@ -93,6 +93,14 @@ def test_held_out_rows_choose_the_best_model(work):
     assert card["n_train_rows"] == 240
 
 
+def test_quick_looks_take_some_of_the_validation_rows(work, monkeypatch):
+    monkeypatch.setattr("xcl.train.QUICK_ROWS", 20)
+    monkeypatch.setattr("xcl.train.LOOK_SECONDS", 0.0)
+    train("data.validation=0.2", "train.evaluate_minutes=1e-9", "train.epochs=1")
+    looks = [r for r in records("r-1", "eval") if r["quick"]]
+    assert looks and {r["rows"] for r in looks} == {20}
+
+
 def test_the_test_rows_are_scored_by_the_model_that_was_kept(work):
     """One good epoch, then a rate that ruins the weights: the written model is the first epoch's."""
     train("data.validation=test.txt", "train.epochs=1", "optimizer.schedule=constant", name="one")

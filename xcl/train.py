@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from xcl import checkpoint, machine, native
 from xcl.checkpoint import Card
 from xcl.config import Config, OptimizerConfig
@@ -126,7 +128,8 @@ class Trainer:
         self.signals = signals
         self.state = State()
         self.batch_size = min(config.train.batch_size, len(train.rows))
-        self.quick_stride = max(1, len(validation.rows) // QUICK_ROWS) if validation else 1
+        stride = max(1, len(validation.rows) // QUICK_ROWS) if validation else 1
+        self.quick_rows = np.ascontiguousarray(validation.rows[::stride]) if validation else None
         self.wanted = [Metric.parse(name) for name in {*VALIDATION, config.train.monitor}]
 
     def fit(self, test: Part | None) -> Result | None:
@@ -263,8 +266,8 @@ class Trainer:
         if self.pace.due(now):
             self.journal.add(progress.record())
             self.window_loss = self.window_rows = 0.0
-        if now >= self.next_quick and self.validation is not None and self.state.position < len(self.part.rows):
-            self._show(self._measure(self.validation.rows[:: self.quick_stride]), due=True, quick=True)
+        if now >= self.next_quick and self.quick_rows is not None and self.state.position < len(self.part.rows):
+            self._show(self._measure(self.quick_rows), due=True, quick=True)
             self.next_quick = time.monotonic() + 60 * self.config.train.evaluate_minutes
         if now >= self.next_checkpoint:
             self._checkpoint()
