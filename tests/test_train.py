@@ -3,6 +3,7 @@
 
 import json
 import math
+import resource
 import signal
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from xcl.checkpoint.safetensors import File
 from xcl.config import OptimizerConfig
-from xcl.errors import Interrupted, UserError, WorkError
+from xcl.errors import Interrupted, ResourceError, UserError, WorkError
 from xcl.launch import Request, launch
 from xcl.train import Signals, Trainer, learning_rate
 
@@ -285,6 +286,22 @@ def test_a_row_too_few_to_hold_out(work):
     Path("one.txt").write_text("1 5 5\n1 1:1\n")
     with pytest.raises(UserError, match="too few"):
         train("data.train=one.txt", "data.validation=0.5")
+
+
+def test_a_disk_that_is_too_small_is_said_beforehand(work, monkeypatch):
+    monkeypatch.setattr("xcl.launch.free_bytes", lambda folder: 10_000)
+    with pytest.raises(ResourceError, match=r"not enough disk space in runs: .* up to \d+ KiB, 10 KiB are free"):
+        train()
+    assert not Path("runs").exists()
+
+
+def test_a_write_that_fails_names_the_file_and_exits_3(work, xcl):
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+    done = xcl("train", "c.yaml", "model.hidden=[512]", "--quiet", preexec_fn=small_files)
+    assert done.code == 3 and "runs/c-1/model.safetensors: File too large" in done.err
+    assert not Path("runs/c-1/model.safetensors").exists() and not list(Path("runs/c-1").glob(".*"))
 
 
 def test_learning_rate_follows_rows_not_steps(work, monkeypatch):

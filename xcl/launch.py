@@ -79,13 +79,13 @@ def _train(request: Request, loaded: Loaded, run: Run | None, display: Reporter)
         _dry_run(request, loaded, memory)
         return
     memory.check()
+    _check_disk(run.path if run else rundir.RUNS, memory)
     if run is None:
         run = rundir.create(rundir.check_stem(request.name) if request.name else rundir.stem_of(request.config))
     with rundir.lock(run, display.notice):
         reporter = Several(display, Log(run.log))
         try:
             _announce(reporter, request, run, data, memory, f"{threads.count} ({threads.reason})", engine, loaded)
-            _check_disk(run, memory)
             _work(request, loaded, run, data, memory, engine, reporter)
         finally:
             reporter.reporters[1].close()
@@ -166,15 +166,14 @@ def _dry_run(request: Request, loaded: Loaded, memory: MemoryPlan) -> None:
     memory.check()
 
 
-def _check_disk(run: Run, memory: MemoryPlan) -> None:
+def _check_disk(folder: Path, memory: MemoryPlan) -> None:
     """Raises: ResourceError if the model, the checkpoint and its successor do not fit on the disk."""
     p = memory.parts
     needed = int(2 * p.weights + 2 * (p.weights + p.optimizer + p.tables))
-    free = free_bytes(run.path)
+    free = free_bytes(folder if folder.exists() else Path())
     if needed > free:
-        raise ResourceError(
-            f"{run}: model and checkpoints take up to {machine.gib(needed)}, {machine.gib(free)} are free"
-        )
+        need = f"model and checkpoints take up to {machine.gib(needed)}"
+        raise ResourceError(f"not enough disk space in {folder}: {need}, {machine.gib(free)} are free")
 
 
 def _write_descriptions(run: Run, loaded: Loaded, data: Inputs, request: Request) -> None:

@@ -16,7 +16,7 @@ import typer
 
 import xcl
 from xcl.cli import data, doctor, evaluate, init, predict, train
-from xcl.errors import UserError, XclError
+from xcl.errors import Interrupted, UserError, XclError
 
 EXIT_CODES = """\
 \b
@@ -89,7 +89,11 @@ def _run(debug: bool) -> int:
     except BrokenPipeError:
         return 0
     except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
         return 130
+    except Interrupted as e:
+        print(e, file=sys.stderr)
+        return e.exit_code
     except Exception as e:
         if type(e).__name__ == "NoArgsIsHelpError":
             print(e, file=sys.stderr)
