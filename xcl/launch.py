@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import xcl
-from xcl import checkpoint, inputs, machine, plan, report, rundir
+from xcl import auto, checkpoint, inputs, machine, plan, report, rundir
 from xcl.checkpoint import Card
-from xcl.config import Loaded, load, resolved_yaml
+from xcl.config import Config, Loaded, load, resolved_yaml
 from xcl.config.schema import flatten
 from xcl.dataset.load import IdSpace
 from xcl.dataset.vectorize import labels_file, words_file
@@ -74,9 +74,11 @@ def _train(request: Request, loaded: Loaded, run: Run | None, display: Reporter)
     threads = machine.threads(request.threads)
     engine = Engine(threads.count)
     data = inputs.load_all(loaded.config, engine, loaded.config.data.cache or inputs.CACHE)
-    memory = plan.make_plan(loaded.config, data.sizes, threads.count)
+    resolved = auto.resolve(loaded.config, data.sizes.n_rows, data.sizes.n_labels)
+    chosen = auto.line(loaded.config, resolved)
+    memory = plan.make_plan(resolved, data.sizes, threads.count)
     if request.dry_run:
-        _dry_run(request, loaded, memory)
+        _dry_run(request, loaded, memory, chosen)
         return
     memory.check()
     _check_disk(run.path if run else rundir.RUNS, memory)
@@ -86,16 +88,17 @@ def _train(request: Request, loaded: Loaded, run: Run | None, display: Reporter)
         reporter = Several(display, Log(run.log))
         try:
             _announce(reporter, request, run, data, memory, f"{threads.count} ({threads.reason})", engine, loaded)
-            _work(request, loaded, run, data, memory, engine, reporter)
+            if chosen:
+                reporter.notice(chosen)
+            _write_descriptions(run, loaded, data, request)
+            _work(request, resolved, run, data, memory, engine, reporter)
         finally:
             reporter.reporters[1].close()
 
 
 def _work(
-    request: Request, loaded: Loaded, run: Run, data: Inputs, memory: MemoryPlan, engine: Engine, reporter: Several
+    request: Request, config: Config, run: Run, data: Inputs, memory: MemoryPlan, engine: Engine, reporter: Several
 ) -> None:
-    config = loaded.config
-    _write_descriptions(run, loaded, data, request)
     _copy_names(run, config.data.train, data.ids, reporter)
     card = Card(memory.options, data.ids.feature_base, data.ids.label_base, len(data.train.rows))
     propensity = Propensity(data.counts, len(data.train.rows))
@@ -154,7 +157,7 @@ def _announce(
         reporter.notice(text)
 
 
-def _dry_run(request: Request, loaded: Loaded, memory: MemoryPlan) -> None:
+def _dry_run(request: Request, loaded: Loaded, memory: MemoryPlan, chosen: str | None) -> None:
     """The resolved config on stdout and the plan on stderr; both in one object with --json."""
     text = resolved_yaml(loaded)
     if request.as_json:
@@ -162,7 +165,7 @@ def _dry_run(request: Request, loaded: Loaded, memory: MemoryPlan) -> None:
     else:
         sys.stdout.write(text)
         sys.stdout.flush()
-        print("\n".join(memory.lines()), file=sys.stderr)
+        print("\n".join([*memory.lines(), *([chosen] if chosen else [])]), file=sys.stderr)
     memory.check()
 
 

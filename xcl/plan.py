@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -30,9 +29,9 @@ class Sizes:
 
 
 def model_options(config: Config, sizes: Sizes) -> ModelOptions:
-    """The engine's options for a config and data; what is impossible for these sizes is capped, see `caps`."""
-    auto = -math.log(sizes.n_labels) if config.loss == "bce" else 0.0
+    """The engine's options for a config without `auto` and data; what is impossible is capped, see `caps`."""
     model, sampler, optimizer = config.model, config.sampler, config.optimizer
+    assert optimizer.epsilon != "auto" and model.output_bias != "auto"
     return ModelOptions(
         n_features=sizes.n_features,
         n_labels=sizes.n_labels,
@@ -47,7 +46,7 @@ def model_options(config: Config, sizes: Sizes) -> ModelOptions:
         epsilon=optimizer.epsilon,
         init_scale=model.init_scale,
         output_scale=0.0 if model.init == "prototypes" else model.output_scale,
-        output_bias=auto if model.output_bias == "auto" else model.output_bias,
+        output_bias=model.output_bias,
         seed=config.train.seed,
         sampler=sampler.kind,
         scope=sampler.scope,

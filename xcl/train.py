@@ -90,7 +90,8 @@ class _Stopped(Exception):
 
 
 def learning_rate(optimizer: OptimizerConfig, rows_seen: int, n_rows: int, total: int) -> float:
-    """The rate of a step on n_rows rows after rows_seen of total rows."""
+    """The rate of a step on n_rows rows after rows_seen of total rows; optimizer: without `auto`."""
+    assert optimizer.learning_rate != "auto"
     warm = optimizer.warmup * total
     if rows_seen < warm:
         return optimizer.learning_rate * min(1.0, (rows_seen + n_rows) / warm)

@@ -43,14 +43,16 @@ class DataConfig:
 class ModelConfig:
     """A sparse-input network with one row of output weights a label."""
 
-    hidden: tuple[int, ...] = key((512,), "[1, 65536]", "widths of the hidden layers, 1 to 8 of them")
-    normalize: bool = key(False, "", "scale every row of features to unit length")
-    dropout: float = key(0.4, "[0, 1)", "share of hidden units dropped in training")
+    hidden: tuple[int, ...] = key((1024,), "[1, 65536]", "widths of the hidden layers, 1 to 8 of them")
+    normalize: bool = key(True, "", "scale every row of features to unit length")
+    dropout: float = key(0.6, "[0, 1)", "share of hidden units dropped in training")
     input_dropout: float = key(0.0, "[0, 1)", "share of a row's features dropped in training")
     init: Literal["prototypes", "random"] = key("prototypes", "", "first output weights: label prototypes, or random")
-    init_scale: float = key(0.05, NOT_NEGATIVE, "standard deviation of the first input weights")
+    init_scale: float = key(0.1, NOT_NEGATIVE, "standard deviation of the first input weights")
     output_scale: float = key(1.0, NOT_NEGATIVE, "length of the prototypes, or standard deviation of random weights")
-    output_bias: float | Literal["auto"] = key("auto", ANY, "first output bias; auto: -log(labels) for bce, else 0")
+    output_bias: float | Literal["auto"] = key(
+        "auto", ANY, "first output bias; auto: -6 or -log(labels) for bce, else 0"
+    )
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class SamplerConfig:
         "random", "", "random labels, all labels, or candidates from hash tables of this family"
     )
     scope: Literal["batch", "row"] = key("batch", "", "one label set for the whole batch, or one for each row")
-    active: int = key(3000, NOT_NEGATIVE, "labels scored beside the true ones, a batch or a row by scope")
+    active: int = key(500, NOT_NEGATIVE, "labels scored beside the true ones, a batch or a row by scope")
     correction: float = key(0.5, "[0, 1]", "how far training makes up for labels being scored unequally often")
     random_fill: bool = key(True, "", "hash tables: top a short set up with random labels")
     tables: int = key(50, "[1, 4096]", "hash tables (L)")
@@ -81,20 +83,20 @@ class OptimizerConfig:
     """How weights move."""
 
     kind: Literal["adagrad", "adam", "sgd"] = key("adagrad", "", "row-wise Adagrad, Adam on touched rows, or SGD")
-    learning_rate: float = key(0.1, POSITIVE, "step size at the start, after warm-up")
+    learning_rate: float | Literal["auto"] = key("auto", POSITIVE, "step size after warm-up; auto: from the rows")
     schedule: Literal["linear", "constant", "cosine"] = key("linear", "", "how the step size falls to the end")
     warmup: float = key(0.0, "[0, 1)", "share of all training rows over which the step size rises from 0")
     beta1: float = key(0.9, "[0, 1)", "adam: decay of the first moment")
     beta2: float = key(0.999, "[0, 1)", "adam: decay of the second moment")
-    epsilon: float = key(1e-8, POSITIVE, "adam, adagrad: floor of the denominator")
+    epsilon: float | Literal["auto"] = key("auto", POSITIVE, "floor of the denominator; auto: 3e-4 adagrad, 1e-8 adam")
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """The loop."""
 
-    epochs: int = key(5, FROM_ONE, "passes over the training rows")
-    batch_size: int = key(512, "[1, 1048576]", "rows a step")
+    epochs: int = key(10, FROM_ONE, "passes over the training rows")
+    batch_size: int = key(128, "[1, 1048576]", "rows a step")
     seed: int = key(1, "[0, 18446744073709551615]", "every random number follows from it")
     monitor: Monitor = key("p@1", "", "validation metric that chooses the best model")
     patience: int = key(0, NOT_NEGATIVE, "stop after so many epochs without a better monitor; 0: never")
