@@ -109,7 +109,15 @@ xcl_status xcl_index_hash(xcl_index *index, const float *vectors, int64_t n, int
 /* Read the counters; reset: 1 sets the query counters to zero. */
 void xcl_index_get_stats(xcl_index *index, int32_t reset, xcl_index_stats *out);
 
-/* ---- Model: a sparse-input network with one row of output weights a label ------------------------------------- */
+/* ---- Model: a sparse-input network with one row of output weights a label -------------------------------------
+ *
+ * h = dropout(relu(b1 + sum_j x_j E[j])), dense layers of the same kind, z_l = b_l + <W_l, h>.
+ * Softmax: cross-entropy over the active set with target 1/|Y| on each true label; a row without labels adds no loss and
+ * no gradient. Binary cross-entropy: summed over the active set. Both are means over the rows of the batch.
+ * SGD: w -= rate g. Adagrad: one sum s of mean squared gradients a row (each output bias its own),
+ * w -= rate g / (sqrt(s) + epsilon). Adam: bias correction by the row's own number of updates.
+ * First values: E ~ N(0, init_scale^2), W ~ N(0, output_scale^2), dense layer l ~ N(0, 2 / width below), biases 0 but
+ * the output's. */
 
 typedef enum { XCL_LOSS_SOFTMAX = 0, XCL_LOSS_BCE = 1 } xcl_loss;
 typedef enum { XCL_OPTIMIZER_SGD = 0, XCL_OPTIMIZER_ADAGRAD = 1, XCL_OPTIMIZER_ADAM = 2 } xcl_optimizer;
@@ -133,7 +141,7 @@ typedef struct {
     int32_t sampler;         /* xcl_sampler */
     int32_t scope;           /* xcl_scope; FULL implies BATCH */
     int64_t n_active;        /* A: labels scored beside the true ones, a row (ROW) or for the batch (BATCH); above N / 3: all */
-    int32_t random_fill;     /* LSH: 1 tops a short set up with random labels */
+    int32_t random_fill;     /* LSH: 1 tops a short set up with random labels. Scope BATCH asks for ceil(A / B) candidates a row */
     xcl_index_options index; /* LSH */
     int64_t rehash_rows;     /* LSH: changed labels are re-inserted after so many training rows; 0 never */
     int64_t rebuild_rows;    /* LSH: new hash functions after so many training rows; 0 never */
@@ -192,24 +200,26 @@ xcl_status xcl_model_attach(xcl_model *model, const char *name, const float *dat
 xcl_status xcl_model_restore(xcl_model *model);
 
 /* What is added to each label's score in training only, for example minus the log of its chance of being scored, so
- * that a sampled loss does not favour labels that are rarely sampled. offsets: (n_labels), copied; NULL: none. */
+ * that a sampled loss does not favour labels that are rarely sampled. offsets: (n_labels) finite, copied; NULL: none.
+ * They are not among the tensors: set them again when training is resumed. */
 xcl_status xcl_model_set_offsets(xcl_model *model, const float *offsets);
 
 /* One step on the rows rows[0..n_rows) of x: (*, n_features) and y: (*, n_labels), y.values ignored.
- * Blocks until done; same bytes for any number of threads.
+ * Blocks until done; same bytes for any number of threads. Tables are built at the first call and refreshed, when
+ * due, at the beginning of a call.
  * XCL_ERR_ARG: an id is out of range, or a row's labels do not ascend. XCL_ERR_DIVERGED: the loss or a feature value is
  * not finite; weights are then as before the step in all layers but may be unusable. XCL_ERR_MEMORY: the batch scratch did not fit. */
 xcl_status xcl_model_train(xcl_model *model, const xcl_csr *x, const xcl_csr *y, const int64_t *rows, int64_t n_rows,
                            float learning_rate, xcl_step *out);
 
 /* Label prototypes as first output weights: W[l] = scale * unit(mean of the hidden vectors of l's rows - mean of all).
- * Call add for all rows in any number of calls, then finish once, before training. */
+ * Labels without rows get zeros. Call add for all rows in any number of calls, then finish once, before training. */
 xcl_status xcl_model_prototypes_add(xcl_model *model, const xcl_csr *x, const xcl_csr *y, const int64_t *rows, int64_t n_rows);
 xcl_status xcl_model_prototypes_finish(xcl_model *model, float scale);
 
 /* Top k labels of the rows rows[0..n_rows) of x, best first, equal scores by label id.
  * rows may be NULL: the first n_rows rows. Features >= n_features are ignored and counted.
- * lsh: 0 scores all labels, 1 those the tables return (needs a trainable LSH model or xcl_model_restore).
+ * lsh: 0 scores all labels, 1 those the tables return, at most 65,536 (needs a trainable LSH model or xcl_model_restore).
  * label_ids, scores: (n_rows, k) out, logits; where there are fewer than k, -1 and -infinity.
  * n_unknown: out, ignored features. */
 xcl_status xcl_model_predict(xcl_model *model, const xcl_csr *x, const int64_t *rows, int64_t n_rows, int32_t k,
@@ -219,7 +229,8 @@ xcl_status xcl_model_hidden(xcl_model *model, const xcl_csr *x, const int64_t *r
 /* State of the tables; zeros for a model without. */
 void xcl_model_get_index_stats(xcl_model *model, int32_t reset, xcl_index_stats *out);
 
-/* A permutation of 0..n-1, a function of (seed, epoch) alone. order: (n) out. */
+/* A permutation of 0..n-1, a function of (seed, epoch) alone: for ascending i, place i is swapped with place
+ * i + random(seed, XCL_RNG_SHUFFLE, epoch, i) mod (n - i). order: (n) out. */
 void xcl_shuffle(uint64_t seed, int64_t epoch, int64_t n, int64_t *order);
 
 /* ---- Text: multi-label libsvm rows ---------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ typedef struct xcl_kernels {
     void (*softmax_loss)(float *z, const float *bias, int64_t m, int64_t n, float *peak, float *mass);
     /* bias only */
     void (*add_bias)(float *z, const float *bias, int64_t m, int64_t n);
-    /* z = 1 / (1 + exp(-z)), x any n */
+    /* z = 1 / (1 + exp(-z)) */
     void (*sigmoid)(float *z, int64_t n);
     /* z[i][j] = exp(z[i][j] - shift[j]); exactly 0 where shift is infinite */
     void (*exp_shift)(float *z, const float *shift, int64_t m, int64_t n);
