@@ -80,10 +80,10 @@ def test_version_and_no_arguments(xcl):
         (["train", "c.yaml", "--name", "a/b"], "--name"),
         (["train", "c.yaml", "train.epoch=3"], "did you mean epochs?"),
         (["train", "c.yaml", "data.test=nosuch.txt"], "nosuch.txt"),
-        (["train", "."], "config.yaml"),
+        (["train", "."], "not a run directory"),
         (["eval", "nosuch"], "nosuch: no such run"),
         (["eval"], "no run under"),
-        (["predict", "nosuch.txt"], "nosuch.txt"),
+        (["predict", "rows.txt"], "no run under"),
         (["predict", "a", "b", "test.txt"], "[RUN] FILE"),
         (["predict", "test.txt", "--format", "xml"], "xml"),
         (["predict", "test.txt", "-k", "0"], "-k"),
@@ -109,6 +109,11 @@ def test_mistakes_are_one_line_and_exit_2(work, xcl, arguments, word):
 )
 def test_mistakes_in_eval(trained, xcl, arguments, word):
     one_line(xcl("eval", "r-1", *arguments, cwd=trained), 2, word)
+
+
+def test_mistakes_in_predict(trained, xcl):
+    one_line(xcl("predict", "r-1", "nosuch.txt", cwd=trained), 2, "nosuch.txt: no such file")
+    one_line(xcl("predict", "r-1", ".", cwd=trained), 2, ".: is a folder")
 
 
 def test_several_config_mistakes_are_several_lines(work, xcl):
@@ -225,6 +230,22 @@ def test_a_file_and_a_pipe_give_the_same(trained, xcl):
     text = (trained / "test.txt").read_text()
     by_file = xcl("predict", "r-1", "test.txt", cwd=trained)
     assert xcl("predict", "r-1", "-", cwd=trained, input=text).out == by_file.out
+
+
+def test_a_named_pipe_is_a_file_too(trained, xcl):
+    os.mkfifo(trained / "pipe")
+    feeder = subprocess.Popen(["sh", "-c", "cat test.txt > pipe"], cwd=trained)
+    assert xcl("predict", "r-1", "pipe", cwd=trained).out == xcl("predict", "r-1", "test.txt", cwd=trained).out
+    assert feeder.wait(10) == 0
+
+
+def test_a_malformed_row_stops_or_counts_as_nothing(trained, xcl):
+    rows = "0 0:1\n1 x:1\n\n"
+    stopped = xcl("predict", "r-1", "-", "-k1", cwd=trained, input=rows)
+    assert stopped.code == 2 and "stdin:2:3" in stopped.err
+    blank = xcl("predict", "r-1", "-", "-k1", "--on-error", "blank", cwd=trained, input=rows)
+    lines = blank.out.splitlines()
+    assert blank.code == 0 and len(lines) == 3 and lines[1] == lines[2] and "1 malformed row" in blank.err
 
 
 def test_a_pipe_is_answered_row_by_row(trained, spawn):

@@ -18,7 +18,7 @@ from xcl.config import Config, Loaded, load, resolved_yaml
 from xcl.config.schema import flatten
 from xcl.dataset.load import IdSpace
 from xcl.dataset.vectorize import labels_file, words_file
-from xcl.errors import ResourceError, UserError
+from xcl.errors import ResourceError, UserError, XclError
 from xcl.evaluate import Propensity
 from xcl.facts import machine_facts
 from xcl.files import atomic, free_bytes, write_text
@@ -58,6 +58,8 @@ class Request:
 def launch(request: Request) -> None:
     """Train as asked. Raises: XclError of every kind; Interrupted after a signal."""
     repeats = request.config.is_dir()
+    if repeats and not Run(request.config).config.exists():
+        raise UserError(f"{request.config}: a folder without config.yaml: not a run directory")
     loaded = load(Run(request.config).config if repeats else request.config, request.overrides)
     run = _run_to_resume(request, loaded) if request.resume else None
     display = report.for_terminal(request.quiet, request.as_json)
@@ -85,15 +87,19 @@ def _train(request: Request, loaded: Loaded, run: Run | None, display: Reporter)
     if run is None:
         run = rundir.create(rundir.check_stem(request.name) if request.name else rundir.stem_of(request.config))
     with rundir.lock(run, display.notice):
-        reporter = Several(display, Log(run.log))
+        log = Log(run.log)
+        reporter = Several(display, log)
         try:
             _announce(reporter, request, run, data, memory, f"{threads.count} ({threads.reason})", engine, loaded)
             if chosen:
                 reporter.notice(chosen)
             _write_descriptions(run, loaded, data, request)
             _work(request, resolved, run, data, memory, engine, reporter)
+        except XclError as e:
+            log.notice(str(e))
+            raise
         finally:
-            reporter.reporters[1].close()
+            log.close()
 
 
 def _work(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -65,8 +64,6 @@ def predict(
         raise UserError(f"{len(arguments)} arguments: expected [RUN] FILE")
     run = arguments[0] if len(arguments) == 2 else None
     file = arguments[-1]
-    if file != "-" and not Path(file).is_file():
-        raise UserError(f"{file}: no such file of rows")
     engine = Engine(machine.threads(threads).count)
     opened, model, card, _ = open_run(run, engine, lsh)
     found = _names(opened, card) if names or (text and opened.label_names.exists()) else None
