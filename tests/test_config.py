@@ -2,6 +2,7 @@
 """The strict config reader: values, places of mistakes, overrides, and text that reads back to the same config."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xcl.config import load, resolved_yaml, starter_yaml
-from xcl.config.schema import KEYS, SECTIONS, bounds, build, flatten, within
+from xcl.config.schema import KEYS, SECTIONS, bounds, build, flatten
 from xcl.config.write import json_schema
 from xcl.errors import UserError
 
@@ -165,29 +166,36 @@ def test_missing_file_and_folder(tmp_path):
 
 
 def values_of(key):
-    options = []
-    if key.words:
-        options.append(st.sampled_from(key.words))
-    low, high = bounds(key.interval) if key.interval else (0, 0)
-    low, high = max(low, -1e12), min(high, 2.0**64)
+    """Any value that a key may have."""
+    options = [st.sampled_from(key.words)] if key.words else []
     for kind in key.kinds:
         if kind is float:
-            options.append(st.floats(low, high).filter(lambda v: within(v, key.interval)))
+            options.append(floats_in(key.interval))
         elif kind is int:
-            options.append(st.integers(int(low), int(min(high, 2**63))).filter(lambda v: within(v, key.interval)))
+            low, high = bounds(key.interval)
+            options.append(st.integers(int(low), int(min(high, 2**64 - 1))))
         elif kind is bool:
             options.append(st.booleans())
         elif kind is Path:
-            options.append(st.text(min_size=1, max_size=20).filter(good_name).map(lambda s: Path("/d") / s))
+            options.append(names.map(lambda name: Path("/d") / name))
         elif kind is type(None):
             options.append(st.none())
-        elif kind not in (type(None),) and not key.words:
+        elif not key.words:
             options.append(st.lists(st.integers(1, 65536), min_size=1, max_size=8).map(tuple))
     return st.one_of(options)
 
 
-def good_name(text):
-    return text.strip() and text.isprintable() and not text.startswith("/")
+names = st.text(st.characters(categories=["L", "N", "P", "S"], exclude_characters="/"), max_size=20).map("a".__add__)
+
+
+def floats_in(interval):
+    low, high = bounds(interval)
+    return st.floats(
+        low if math.isfinite(low) else -1e12,
+        high if math.isfinite(high) else 1e12,
+        exclude_min=interval[0] == "(" and math.isfinite(low),
+        exclude_max=interval[-1] == ")" and math.isfinite(high),
+    )
 
 
 @settings(deadline=None, max_examples=80)
