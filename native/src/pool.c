@@ -1,7 +1,8 @@
 /* A fixed set of threads that share out numbered tasks.
  *
- * run() publishes a job, wakes the workers and takes tasks itself; a task is claimed by incrementing one counter.
- * Between jobs workers spin briefly (a training step has a dozen jobs, microseconds apart) and then sleep.
+ * run() opens a job, wakes the workers and takes tasks itself; a task is claimed by incrementing one counter. When none is
+ * left it closes the job and waits for the workers that joined, not for those that were too slow to: a busy machine must
+ * not delay small jobs. Between jobs workers spin briefly (a training step has a dozen jobs, microseconds apart), then sleep.
  * SPDX-License-Identifier: MIT */
 #include <pthread.h>
 #include <unistd.h>
@@ -17,13 +18,14 @@ struct xcl_pool {
     struct worker *seats;
     pthread_mutex_t mutex;
     pthread_cond_t wake, done;
-    _Atomic uint64_t job; /* number of the current job; odd values are never used, so 0 is "none yet" */
+    _Atomic uint64_t job; /* number of the current job; 0: none yet */
+    bool is_open;         /* workers may join it; guarded by mutex */
     atomic_bool stop;
     xcl_task fn;
     void *arg;
     int64_t n_tasks;
     _Atomic int64_t next;
-    _Atomic int32_t n_busy; /* workers that have not finished the current job */
+    _Atomic int32_t n_busy; /* workers that have joined and not finished; changed under mutex */
 };
 
 struct worker {
@@ -47,15 +49,17 @@ static void take_tasks(xcl_pool *pool, int32_t thread) {
     }
 }
 
-/* Wait for a job other than `seen`; 0 when the pool stops. */
-static uint64_t wait_for_job(xcl_pool *pool, uint64_t seen) {
+/* Wait for an open job other than `seen` and join it; 0 when the pool stops. */
+static uint64_t join_job(xcl_pool *pool, uint64_t seen) {
     for (int i = 0; i < SPIN; i++) {
         if (atomic_load_explicit(&pool->job, memory_order_acquire) != seen) break;
         relax();
     }
     pthread_mutex_lock(&pool->mutex);
-    while (atomic_load(&pool->job) == seen && !atomic_load(&pool->stop)) pthread_cond_wait(&pool->wake, &pool->mutex);
+    while (!(pool->is_open && atomic_load(&pool->job) != seen) && !atomic_load(&pool->stop))
+        pthread_cond_wait(&pool->wake, &pool->mutex);
     uint64_t job = atomic_load(&pool->stop) ? 0 : atomic_load(&pool->job);
+    if (job != 0) atomic_fetch_add(&pool->n_busy, 1);
     pthread_mutex_unlock(&pool->mutex);
     return job;
 }
@@ -64,13 +68,11 @@ static void *worker_main(void *arg) {
     struct worker *seat = arg;
     xcl_pool *pool = seat->pool;
     uint64_t seen = 0;
-    while ((seen = wait_for_job(pool, seen)) != 0) {
+    while ((seen = join_job(pool, seen)) != 0) {
         take_tasks(pool, seat->thread);
-        if (atomic_fetch_sub_explicit(&pool->n_busy, 1, memory_order_acq_rel) == 1) {
-            pthread_mutex_lock(&pool->mutex);
-            pthread_cond_signal(&pool->done);
-            pthread_mutex_unlock(&pool->mutex);
-        }
+        pthread_mutex_lock(&pool->mutex);
+        if (atomic_fetch_sub(&pool->n_busy, 1) == 1) pthread_cond_signal(&pool->done);
+        pthread_mutex_unlock(&pool->mutex);
     }
     return NULL;
 }
@@ -84,17 +86,15 @@ void xcl_pool_run(xcl_pool *pool, int64_t n_tasks, xcl_task fn, void *arg) {
     pool->fn = fn;
     pool->arg = arg;
     pool->n_tasks = n_tasks;
+    pool->is_open = true;
     atomic_store(&pool->next, 0);
-    atomic_store(&pool->n_busy, pool->n_threads - 1);
-    atomic_fetch_add_explicit(&pool->job, 2, memory_order_release);
+    atomic_fetch_add(&pool->job, 1);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->mutex);
     take_tasks(pool, 0);
-    for (int i = 0; i < SPIN; i++) {
-        if (atomic_load_explicit(&pool->n_busy, memory_order_acquire) == 0) return;
-        relax();
-    }
+    for (int i = 0; i < SPIN && atomic_load_explicit(&pool->n_busy, memory_order_acquire) != 0; i++) relax();
     pthread_mutex_lock(&pool->mutex);
+    pool->is_open = false;
     while (atomic_load(&pool->n_busy) != 0) pthread_cond_wait(&pool->done, &pool->mutex);
     pthread_mutex_unlock(&pool->mutex);
 }
