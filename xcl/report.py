@@ -198,11 +198,11 @@ class Live(Reporter):
         self._validation = ""
 
     def notice(self, text: str) -> None:
-        self._console.print(f"note: {text}", markup=False, style="yellow", soft_wrap=True)
+        self._console.print(f"note: {text}", markup=False, style="yellow")
 
     def show(self, record: Record, lines: Iterable[str]) -> None:
         for line in lines:
-            self._console.print(line, markup=False, soft_wrap=True)
+            self._console.print(line, markup=False)
         if record["type"] == "eval":
             self._validation = "  ".join(
                 f"{name.upper()} {100 * value:.2f}" for name, value in metrics_of(record).items()
