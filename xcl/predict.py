@@ -18,6 +18,7 @@ from xcl.dataset.vectorizer import Vectorizer
 from xcl.model import Model
 
 CHUNK_ROWS = 1024
+CHUNK_SCORES = 1 << 18  # scores written at a time: as text they take a hundred bytes each
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,12 @@ def predict(
     """
     line = _writer(style)
     unknown = 0
+    k = min(k, model.options.n_labels)
+    step = max(1, min(CHUNK_ROWS, CHUNK_SCORES // k))
     for block in rows:
-        for start in range(0, block.n_rows, CHUNK_ROWS):
-            chunk = np.arange(start, min(start + CHUNK_ROWS, block.n_rows), dtype=np.int64)
-            ids, logits, n = model.predict(block, min(k, model.options.n_labels), chunk, lsh)
+        for start in range(0, block.n_rows, step):
+            chunk = np.arange(start, min(start + step, block.n_rows), dtype=np.int64)
+            ids, logits, n = model.predict(block, k, chunk, lsh)
             unknown += n
             scores = _scores(logits, style.sigmoid)
             found = np.count_nonzero(ids >= 0, axis=1).tolist()
