@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import N_LABELS
 
 from xcl.checkpoint.safetensors import File
 from xcl.config import OptimizerConfig
@@ -317,3 +318,19 @@ def test_tables_report_how_they_do(work):
     epoch = records("r-1", "epoch")[-1]
     assert epoch["ids_per_bucket"] >= 1 and 0 <= epoch["empty_probes"] <= 1 and 0 <= epoch["label_recall"] <= 1
     assert "true labels among them" in Path("runs/r-1/train.log").read_text()
+
+
+def test_label_names_may_begin_with_a_hash(work):
+    Path("train.labels.txt").write_text("#one\n" + "\n".join(map(str, range(N_LABELS - 1))) + "\n")
+    train("train.epochs=1")
+    assert Path("runs/r-1/labels.txt").read_text() == Path("train.labels.txt").read_text()
+    assert "not used" not in Path("runs/r-1/train.log").read_text()
+
+
+def test_memory_is_planned_before_labels_are_counted(work, xcl):
+    """The largest ids: counts alone would take 16 GiB."""
+    Path("train.txt").write_text("0 2147483646:1\n2147483646 0:1\n")
+    limit = 2 << 30
+    done = xcl("train", "c.yaml", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    assert done.code == 3 and len(done.err.splitlines()) == 1
+    assert "not enough memory: " in done.err and "(ulimit -v)" in done.err

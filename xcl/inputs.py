@@ -35,13 +35,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All data of a training run. counts: (n_labels) training rows of each label."""
+    """All data of a training run."""
 
     ids: IdSpace
     train: Part
     validation: Part | None
     test: Part | None
-    counts: npt.NDArray[np.int64]
     datasets: tuple[Dataset, ...]
 
     @property
@@ -55,6 +54,10 @@ class Inputs:
             row_labels=y.nnz / y.n_rows,
             data_bytes=16 * n_rows + sum(_held_bytes(part) for d in self.datasets for part in (d.x, d.y)),
         )
+
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """(n_labels) training rows of each label. Takes memory by the number of labels: plan before."""
+        return np.bincount(pairs(self.train.y, self.train.rows)[3], minlength=self.train.y.n_cols)
 
 
 def load_all(config: Config, engine: Engine, cache: Path) -> Inputs:
@@ -79,8 +82,7 @@ def load_all(config: Config, engine: Engine, cache: Path) -> Inputs:
         datasets.append(load(data.test, engine, cache, source.ids, data.on_error))
         test = part_of(datasets[-1])
     train = Part(Path(source.name).name, source.x, source.y, rows)
-    counts = np.bincount(pairs(source.y, rows)[3], minlength=source.y.n_cols).astype(np.int64)
-    return Inputs(source.ids, train, validation, test, counts, tuple(datasets))
+    return Inputs(source.ids, train, validation, test, tuple(datasets))
 
 
 def part_of(dataset: Dataset, rows: Rows | None = None) -> Part:

@@ -107,14 +107,15 @@ def _work(
 ) -> None:
     _copy_names(run, config.data.train, data.ids, reporter)
     card = Card(memory.options, data.ids.feature_base, data.ids.label_base, len(data.train.rows))
-    propensity = Propensity(data.counts, len(data.train.rows))
     n_rows = len(data.train.rows)
+    counts = data.label_counts()
+    propensity = Propensity(counts, n_rows)
     batch_size = min(config.train.batch_size, n_rows)
     with Signals(reporter.notice) as signals, Model(engine, memory.options) as model:
-        model.set_offsets(score_offsets(memory.options, config.sampler.correction, data.counts, n_rows, batch_size))
+        model.set_offsets(score_offsets(memory.options, config.sampler.correction, counts, n_rows, batch_size))
         trainer = Trainer(config, card, data.train, data.validation, propensity, model, run, reporter, signals)
         if run.checkpoint.exists():
-            trainer.state = State(**checkpoint.read_state(run.checkpoint))
+            trainer.state = _stored_state(run)
             checkpoint.restore(run.checkpoint, model)
             reporter.notice(f"{run}: going on after step {trainer.state.step:,}")
         result = trainer.fit(data.test)
@@ -128,6 +129,14 @@ def _work(
                 print("\n".join(result.lines()))
         end = trainer.end_record()
         reporter.show({**end, "run": str(run)}, [_last_words(run, config.train.monitor, end)])
+
+
+def _stored_state(run: Run) -> State:
+    found = checkpoint.read_state(run.checkpoint)
+    try:
+        return State(**found)
+    except (TypeError, ValueError) as e:
+        raise UserError(f"{run.checkpoint}: its state is not one that this xcl can go on from ({e})") from None
 
 
 def _last_words(run: Run, monitor: str, end: dict[str, Any]) -> str:
@@ -208,7 +217,7 @@ def _copy_names(run: Run, train: Path, ids: IdSpace, reporter: Reporter) -> None
         if not source.is_file():
             continue
         raw = source.read_bytes()
-        n_found = raw.count(b"\n") - raw.startswith(b"#")
+        n_found = raw.count(b"\n") - (source == words_file(train))  # a word list has a line in front
         if n_found != n:
             reporter.notice(f"{source}: {n_found:,} {what} where the data have {n:,}: not used")
             continue
