@@ -149,3 +149,16 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     with pytest.raises(KeyError):
         write(path, {"w": np.ones(3, np.complex64)}, {})
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["a"]
+
+
+def test_every_flipped_bit_of_the_header_is_noticed(tmp_path, whole):
+    """A changed digit in the metadata is as bad as one in an array: bases and counts stand there."""
+    path = tmp_path / "model.safetensors"
+    length = int.from_bytes(whole[:8], "little")
+    kept = b'"header_crc32":'  # without this name a file counts as one of another program
+    for at in range(8 + length):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << at % 7
+        path.write_bytes(damaged)
+        if kept in damaged:
+            refuses(path)

@@ -54,6 +54,13 @@ class State:
     seconds: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises: TypeError for a stored state that is none of ours."""
+        counts = (self.epoch, self.position, self.step, self.best_epoch, self.stale_epochs, self.metrics_bytes)
+        numbers = (self.best or 0.0, self.seconds, *dict(self.sums).values())
+        if not all(type(n) is int and n >= 0 for n in counts) or not all(math.isfinite(n) for n in numbers):
+            raise TypeError("a number is missing or out of range")
+
 
 class Signals:
     """Ctrl-C and SIGTERM as a flag. The second one ends the process at once."""

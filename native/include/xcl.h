@@ -196,7 +196,7 @@ void xcl_model_free(xcl_model *model);
 xcl_status xcl_model_get_tensor(xcl_model *model, int32_t i, xcl_tensor *out);
 /* Untrainable models: use data (n_rows, stride), 64-byte aligned rows, for the weights called name; it must outlive the model. */
 xcl_status xcl_model_attach(xcl_model *model, const char *name, const float *data, int64_t n_rows, int64_t stride);
-/* After tensors were overwritten: rebuild whatever is derived from them. */
+/* After tensors were overwritten: rebuild whatever is derived from them. XCL_ERR_ARG: hash tables that are none. */
 xcl_status xcl_model_restore(xcl_model *model);
 
 /* What is added to each label's score in training only, for example minus the log of its chance of being scored, so

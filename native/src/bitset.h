@@ -24,6 +24,10 @@ static inline void xcl_bitset_free(xcl_bitset *set) {
 }
 static inline void xcl_bitset_clear(xcl_bitset *set) { memset(set->words, 0, (size_t)set->n_words * sizeof *set->words); }
 static inline bool xcl_bitset_has(const xcl_bitset *set, int32_t id) { return set->words[id >> 6] >> (id & 63) & 1; }
+/* Drop what is not below n_ids. */
+static inline void xcl_bitset_trim(xcl_bitset *set, int64_t n_ids) {
+    if (n_ids % 64 != 0) set->words[n_ids / 64] &= ((uint64_t)1 << n_ids % 64) - 1;
+}
 /* Returns whether id is new. */
 static inline bool xcl_bitset_add(xcl_bitset *set, int32_t id) {
     uint64_t *word = &set->words[id >> 6], bit = (uint64_t)1 << (id & 63);

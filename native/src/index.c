@@ -200,6 +200,20 @@ xcl_status xcl_index_refresh(xcl_index *index, const float *data, int64_t stride
     return status;
 }
 
+xcl_status xcl_index_check(xcl_index *index) {
+    uint16_t *seen = index->rooms[0].count; /* tables that an id was seen in: all before the one looked at */
+    bool sound = true;
+    for (int32_t t = 0; t < index->hash.options.n_tables && sound; t++) {
+        const int32_t *offsets = index->offsets + t * (n_buckets(index) + 1), *ids = index->ids + t * index->n_ids;
+        sound = offsets[0] == 0 && offsets[n_buckets(index)] == index->n_ids;
+        for (int64_t b = 0; b < n_buckets(index); b++) sound = sound && offsets[b] <= offsets[b + 1];
+        for (int64_t i = 0; i < index->n_ids && sound; i++)
+            sound = ids[i] >= 0 && ids[i] < index->n_ids && seen[ids[i]]++ == t;
+    }
+    memset(seen, 0, (size_t)index->n_ids * sizeof *seen);
+    return sound ? XCL_OK : xcl_fail(XCL_ERR_ARG, "the hash tables do not hold every label once");
+}
+
 /* ---- Queries ---- */
 
 static void order_tables(const xcl_index *index, int32_t *order, int64_t counter) {

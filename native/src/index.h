@@ -32,6 +32,8 @@ void xcl_index_bytes(const xcl_index_options *options, int64_t n_ids, int64_t n_
                      double *scratch);
 /* Room for n_ids rows; the tables are empty. */
 xcl_status xcl_index_size(xcl_index *index, int64_t n_ids);
+/* Whether tables that were overwritten hold every id once, as all others here take for granted. XCL_ERR_ARG: they do not. */
+xcl_status xcl_index_check(xcl_index *index);
 /* Re-insert the rows of data in `changed`; generation other than the current one draws new functions and re-inserts all. */
 xcl_status xcl_index_refresh(xcl_index *index, const float *data, int64_t stride, const xcl_bitset *changed, int64_t generation);
 /* Candidates of one hashed query. Returns their number, at most max_ids.

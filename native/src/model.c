@@ -374,7 +374,11 @@ xcl_status xcl_model_refresh_index(xcl_model *model, xcl_step *step) {
 
 xcl_status xcl_model_restore(xcl_model *model) {
     if (model->options.sampler != XCL_SAMPLER_LSH) return XCL_OK;
-    if (model->options.trainable) return xcl_hash_draw(&model->index->hash, (int64_t)model->counters.generation);
+    if (model->options.trainable) {
+        if (model->counters.index_built) XCL_TRY(xcl_index_check(model->index));
+        xcl_bitset_trim(&model->changed, model->options.n_labels);
+        return xcl_hash_draw(&model->index->hash, (int64_t)model->counters.generation);
+    }
     if (model->output.weight == NULL) return xcl_fail(XCL_ERR_STATE, "the output weights are not attached");
     if (model->index == NULL) {
         XCL_TRY(xcl_index_create(model->engine, &model->options.index, xcl_model_width(model), &model->index));

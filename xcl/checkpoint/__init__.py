@@ -20,7 +20,7 @@ import numpy.typing as npt
 from xcl.checkpoint.safetensors import File, write
 from xcl.dataset.load import IdSpace
 from xcl.errors import UserError, WorkError
-from xcl.model import Model, ModelOptions
+from xcl.model import Model, ModelOptions, plan
 from xcl.native import Engine
 
 __all__ = ["Card", "File", "load_model", "read_state", "restore", "save_checkpoint", "save_model"]
@@ -52,13 +52,17 @@ class Card:
 
     @classmethod
     def from_json(cls, text: str) -> Card:
-        """Raises: ValueError, TypeError or KeyError if the text is not a card."""
-        value = json.loads(text)
+        """Raises: UserError, ValueError, TypeError, LookupError or OverflowError if the text is not a card."""
+        value = dict(json.loads(text))
         if value.pop("format") != FORMAT:
             raise ValueError("written by another version of xcl")
-        options = value.pop("options")
+        options = dict(value.pop("options"))
         options["hidden"] = tuple(options["hidden"])
-        return cls(options=ModelOptions(**options), **value)
+        card = cls(options=ModelOptions(**options), **value)
+        plan(card.options, 1, 1, 0.0, 0.0)  # the engine takes what it knows, and in its range, only
+        if not {card.feature_base, card.label_base} <= {0, 1} or card.n_train_rows < 0:
+            raise ValueError("ids count from 0 or 1, rows are not negative")
+        return card
 
 
 def save_model(path: Path, model: Model, card: Card, counts: Counts) -> None:
@@ -124,15 +128,18 @@ def restore(path: Path, model: Model) -> None:
         if array.shape != tensor.array.shape or array.dtype != tensor.array.dtype:
             raise UserError(f"{path}: {tensor.name} has shape {array.shape}, not {tensor.array.shape}")
         np.copyto(tensor.array, array)
-    model.restore()
+    try:
+        model.restore()
+    except UserError as e:
+        raise UserError(f"{path}: {e}") from None
 
 
 def _card(file: File) -> Card:
+    if "xcl" not in file.metadata:
+        raise UserError(f"{file.path}: a safetensors file, but not a model of xcl")
     try:
         return Card.from_json(file.metadata["xcl"])
-    except KeyError:
-        raise UserError(f"{file.path}: a safetensors file, but not a model of xcl") from None
-    except (ValueError, TypeError, RecursionError) as e:
+    except (UserError, ValueError, TypeError, LookupError, OverflowError, RecursionError) as e:
         raise UserError(f"{file.path}: unreadable description of the model ({e})") from None
 
 

@@ -6,7 +6,8 @@
     data        the arrays, without gaps
 
 Beyond the format: the header is padded with blanks so that data start at a multiple of 64, arrays are ordered by how
-well their sizes keep that alignment, and __metadata__ holds a CRC-32 of each array, checked on reading.
+well their sizes keep that alignment, and __metadata__ holds a CRC-32 of each array and one of the header itself
+(with eight zeros in its place), checked on reading.
 Nothing is unpickled and no length in a file is trusted: a damaged file ends in one line that names it.
 """
 
@@ -46,6 +47,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _CRC = "crc32"
+_HEADER_CRC = "header_crc32"
 
 
 def write(path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]) -> None:
@@ -65,8 +67,8 @@ def write(path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[
 def _header(
     names: list[str], arrays: Mapping[str, npt.NDArray[Any]], sums: Mapping[str, int], metadata: Mapping[str, str]
 ) -> bytes:
-    crcs = json.dumps({name: f"{value:08x}" for name, value in sums.items()})
-    header: dict[str, Any] = {"__metadata__": {**metadata, _CRC: crcs}}
+    crcs = json.dumps({name: _sum_text(value) for name, value in sums.items()})
+    header: dict[str, Any] = {"__metadata__": {**metadata, _CRC: crcs, _HEADER_CRC: _sum_text(0)}}
     at = 0
     for name in names:
         array = arrays[name]
@@ -78,7 +80,17 @@ def _header(
         at += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
-    return len(text).to_bytes(8, "little") + text
+    return len(text).to_bytes(8, "little") + _with_sum(text, _sum_text(0), _sum_text(zlib.crc32(text)))
+
+
+def _sum_text(value: int) -> str:
+    return f"{value:08x}"
+
+
+def _with_sum(header: bytes, before: str, after: str) -> bytes:
+    """The same header with another sum of itself."""
+    old, new = (f'"{_HEADER_CRC}":"{value}"'.encode("utf-8", "replace") for value in (before, after))
+    return header.replace(old, new)
 
 
 def _blocks(array: npt.NDArray[Any]) -> Iterator[bytes | memoryview]:
@@ -165,6 +177,9 @@ class File:
         metadata = header.pop("__metadata__", {})
         if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
             raise self._damaged("the metadata are not text")
+        wanted = metadata.get(_HEADER_CRC)
+        if wanted is not None and wanted != _sum_text(zlib.crc32(_with_sum(text, wanted, _sum_text(0)))):
+            raise self._damaged("the header does not match its checksum")
         self.metadata = metadata
         self._entries = {name: self._entry(name, value) for name, value in header.items()}
         at = 0
