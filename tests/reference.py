@@ -123,7 +123,7 @@ class Reference:
     def scores(self, x: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """Logits of all labels without dropout: (B, N)."""
         outputs, _ = self.forward(x, train=False)
-        return outputs[-1] @ self.w["output.weight"].T + self.w["output.bias"][:, 0]
+        return outputs[-1] @ self.w["output.weight"].T / self.o.n_members + self.w["output.bias"][:, 0]
 
     def predict(self, x: list[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarray, np.ndarray]:
         """Top k by score, ties by label id; -1 and -infinity where there are fewer."""
@@ -214,13 +214,14 @@ class Reference:
         loss = 0.0
         for i in range(n_rows):
             bias = self.w["output.bias"][active[i], 0] + self.offsets[active[i]]
-            z = self.w["output.weight"][active[i]] @ h[i] + bias
-            row_loss, dz = row_gradient(self.o.loss, z, np.isin(active[i], y[i]))
-            loss += row_loss / n_rows
-            dz = dz / n_rows
-            g["output.weight"][active[i]] += np.outer(dz, h[i])
-            g["output.bias"][active[i], 0] += dz
-            dh[i] = dz @ self.w["output.weight"][active[i]]
+            for own in np.split(np.arange(h.shape[1]), self.o.n_members):
+                w = self.w["output.weight"][np.ix_(active[i], own)]
+                member_loss, dz = row_gradient(self.o.loss, w @ h[i, own] + bias, np.isin(active[i], y[i]))
+                loss += member_loss / n_rows / self.o.n_members
+                dz = dz / n_rows
+                g["output.weight"][np.ix_(active[i], own)] += np.outer(dz, h[i, own])
+                g["output.bias"][active[i], 0] += dz / self.o.n_members
+                dh[i, own] = dz @ w
         touched = {name: np.arange(len(w)) for name, w in self.w.items()}
         union = np.unique(np.concatenate([*active, np.zeros(0, np.int64)]).astype(np.int64))
         touched["output.weight"] = touched["output.bias"] = union

@@ -109,6 +109,8 @@ def test_paths_start_at_the_file_or_at_the_current_folder(config, tmp_path, monk
         (OK + "model: {output_bias: autom}\n", "c.yaml:2:22: model.output_bias: expected a number or auto", ""),
         (OK + "model: {hidden: [8, x]}\n", "c.yaml:2:17: model.hidden: expected a list of whole numbers", ""),
         (OK + "model: {hidden: []}\n", "c.yaml:2:9: model.hidden: 0 layers", "1 to 8"),
+        (OK + "model: {hidden: [40], members: 2}\n", "c.yaml:2:23: model.members: do not cut 40", "multiples of 16"),
+        (OK + "model: {members: 2}\nsampler: {scope: row}\n", "c.yaml:2:9: model.members: more than 1", "batch"),
         (OK + "sampler: {random_fill: 1}\n", "c.yaml:2:24: sampler.random_fill: expected true or false", ""),
         (OK + "train: 3\n", "c.yaml:2:8: train: expected a mapping", "epochs"),
         ("data: {train: [a]}\n", "c.yaml:1:15: data.train: expected a path, got a list", ""),
@@ -199,7 +201,7 @@ def floats_in(interval):
 
 
 @settings(deadline=None, max_examples=80)
-@given(st.fixed_dictionaries({k.path: values_of(k) for k in KEYS.values() if k.name != "patience"}))
+@given(st.fixed_dictionaries({k.path: values_of(k) for k in KEYS.values() if k.name not in ("patience", "members")}))
 def test_the_resolved_text_reads_back_to_the_same_config(tmp_path_factory, values):
     path = tmp_path_factory.mktemp("config") / "c.yaml"
     config = build(values)

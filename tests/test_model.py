@@ -9,6 +9,7 @@ import pytest
 from direct import Model, batch, c_options, features, small
 from reference import ADAGRAD, ADAM, BATCH, BCE, FULL, LSH, RANDOM, ROW, SGD, SOFTMAX, Reference, prototypes, shuffle
 
+from xcl.errors import UserError
 from xcl.native import Engine, check, ffi, isa_list, lib, pointer
 
 EPS = 2.0**-24
@@ -103,6 +104,45 @@ def test_offsets(engine, loss, scope):
 def test_layers(engine, hidden, optimizer, scope):
     o = small(hidden=hidden, optimizer=optimizer, scope=scope, dropout=0.25)
     run(engine, o, batches_for(o, steps=2))
+
+
+@pytest.mark.parametrize("loss", [SOFTMAX, BCE])
+@pytest.mark.parametrize("sampler", [FULL, RANDOM, LSH])
+@pytest.mark.parametrize("hidden", [[48], [7, 96]])
+@pytest.mark.parametrize("n_rows", [1, 17])
+def test_members(engine, loss, sampler, hidden, n_rows):
+    """Three parts of the last layer, each with a loss of its own; prediction takes the mean of their scores."""
+    o = small(loss=loss, sampler=sampler, hidden=hidden, n_members=3, dropout=0.3, scope=BATCH)
+    reference, model = run(engine, o, batches_for(o, n_rows, steps=3))
+    x, _ = batches_for(o, seed=4)[0]
+    want = reference.scores(x)
+    ids, got = model.predict(x, 60)
+    assert np.abs(got - np.take_along_axis(want, ids, 1)).max() < 120 * EPS * np.abs(want).max()
+
+
+def test_a_member_learns_what_a_model_of_its_width_learns():
+    """That holds for the reference; the engine is compared with it above."""
+    o = small(hidden=[32], n_members=2, n_active=60, optimizer=SGD)
+    two = Reference(o)
+    ones = [Reference(small(hidden=[16], n_active=60, optimizer=SGD)) for _ in range(2)]
+    for i, one in enumerate(ones):
+        own = slice(16 * i, 16 * (i + 1))
+        for name in ("input.weight", "input.bias", "output.weight"):
+            one.w[name] = two.w[name][:, own].copy()
+    for x, y in batches_for(o, steps=3):
+        for r in (two, *ones):
+            r.w["output.bias"][:] = 0
+            r.train(x, y, 0.1)
+    joined = np.concatenate([one.w["output.weight"] for one in ones], axis=1)
+    assert np.allclose(two.w["output.weight"], joined, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"hidden": [48], "n_members": 2}, {"n_members": 0}, {"hidden": [32], "n_members": 2, "scope": ROW}]
+)
+def test_members_that_do_not_fit(engine, changes):
+    with pytest.raises(UserError, match="members"):
+        Model(engine, small(**changes))
 
 
 @pytest.mark.parametrize("n_hidden", [1, 7, 15, 16, 17, 127, 129])
@@ -337,6 +377,17 @@ def test_prototypes(engine):
         got = model.tensors()["output.weight"]
         assert np.abs(got - want).max() < 200 * EPS
         assert_close("input.weight", model.tensors()["input.weight"], Reference(o).w["input.weight"], 0)
+
+
+def test_prototypes_of_members(engine):
+    """Each part of a label's weights is a prototype of its own."""
+    o = small(hidden=[32], n_members=2)
+    x, y = batch(np.random.default_rng(8), 40, o)
+    model = Model(engine, o)
+    model.prototypes(x, y, 0.7)
+    hidden = Reference(o).forward(x, train=False)[0][-1]
+    want = np.hstack([prototypes(part, y, o.n_labels, 0.7) for part in np.hsplit(hidden, 2)])
+    assert np.abs(model.tensors()["output.weight"] - want).max() < 200 * EPS
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 100])

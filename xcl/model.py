@@ -35,6 +35,7 @@ class ModelOptions:
     n_features: int
     n_labels: int
     hidden: tuple[int, ...]
+    members: int = 1
     normalize: bool = False
     loss: str = "bce"
     dropout: float = 0.0
@@ -71,6 +72,7 @@ class ModelOptions:
         out = ffi.new("xcl_model_options *", lib.xcl_model_options_default())
         out.n_hidden_layers = len(self.hidden)
         out.hidden[0 : len(self.hidden)] = list(self.hidden)
+        out.n_members = self.members
         out.loss = _LOSSES[self.loss]
         out.optimizer = _OPTIMIZERS[self.optimizer]
         out.sampler = _SAMPLERS.get(self.sampler, lib.XCL_SAMPLER_LSH)

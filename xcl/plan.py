@@ -36,6 +36,7 @@ def model_options(config: Config, sizes: Sizes) -> ModelOptions:
         n_features=sizes.n_features,
         n_labels=sizes.n_labels,
         hidden=model.hidden,
+        members=model.members,
         normalize=model.normalize,
         loss=config.loss,
         dropout=model.dropout,
@@ -164,7 +165,8 @@ def make_plan(config: Config, sizes: Sizes, n_threads: int) -> MemoryPlan:
 
 
 def _widest(wanted: MemoryPlan) -> tuple[int, ...] | None:
-    """The hidden widths, none above the wanted ones, multiples of 16 where cut, that fit; None if none do."""
+    """The hidden widths, none above the wanted ones, multiples of 16 a member where cut, that fit; None if none do."""
+    unit = 16 * wanted.options.members
 
     def fits(limit: int) -> bool:
         widths = tuple(min(limit, w) for w in wanted.options.hidden)
@@ -173,8 +175,8 @@ def _widest(wanted: MemoryPlan) -> tuple[int, ...] | None:
         parts = plan(options, wanted.n_threads, min(wanted.batch_size, s.n_rows), s.row_features, s.row_labels)
         return replace(wanted, options=options, parts=parts).total <= wanted.memory.available
 
-    low, high = 0, max(wanted.options.hidden) // 16
+    low, high = 0, max(wanted.options.hidden) // unit
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(16 * middle) else (low, middle - 1)
-    return tuple(min(16 * low, w) for w in wanted.options.hidden) if low else None
+        low, high = (middle, high) if fits(unit * middle) else (low, middle - 1)
+    return tuple(min(unit * low, w) for w in wanted.options.hidden) if low else None

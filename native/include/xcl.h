@@ -116,6 +116,9 @@ void xcl_index_get_stats(xcl_index *index, int32_t reset, xcl_index_stats *out);
  * no gradient. Binary cross-entropy: summed over the active set. Both are means over the rows of the batch.
  * SGD: w -= rate g. Adagrad: one sum s of mean squared gradients a row (each output bias its own),
  * w -= rate g / (sqrt(s) + epsilon). Adam: bias correction by the row's own number of updates.
+ * Members: the last hidden layer in equal parts, each scored and trained as if it were alone, with the labels' biases and
+ * negatives in common; the loss is the mean of theirs, a hidden gradient that of the part's own loss. Prediction divides
+ * the hidden units by the number of members, so that a score is the mean of the members' scores.
  * First values: E ~ N(0, init_scale^2), W ~ N(0, output_scale^2), dense layer l ~ N(0, 2 / width below), biases 0 but
  * the output's. */
 
@@ -128,6 +131,7 @@ typedef struct {
     int64_t n_features, n_labels; /* d, N; at least 1 */
     int32_t n_hidden_layers;      /* 1 to 8 */
     int32_t hidden[8];            /* widths, each at least 1 */
+    int32_t n_members;            /* 1, or a divisor of the last width into multiples of 16; scope BATCH only */
     int32_t normalize;            /* 1 scales every row to unit length (over the features the model knows) */
     float dropout;                /* on every hidden layer, in [0, 1) */
     float input_dropout;          /* on the features of a row, in [0, 1) */
@@ -212,7 +216,8 @@ xcl_status xcl_model_set_offsets(xcl_model *model, const float *offsets);
 xcl_status xcl_model_train(xcl_model *model, const xcl_csr *x, const xcl_csr *y, const int64_t *rows, int64_t n_rows,
                            float learning_rate, xcl_step *out);
 
-/* Label prototypes as first output weights: W[l] = scale * unit(mean of the hidden vectors of l's rows - mean of all).
+/* Label prototypes as first output weights: W[l] = scale * unit(mean of the hidden vectors of l's rows - mean of all), each
+ * member by itself.
  * Labels without rows get zeros. Call add for all rows in any number of calls, then finish once, before training. */
 xcl_status xcl_model_prototypes_add(xcl_model *model, const xcl_csr *x, const xcl_csr *y, const int64_t *rows, int64_t n_rows);
 xcl_status xcl_model_prototypes_finish(xcl_model *model, float scale);
@@ -224,7 +229,7 @@ xcl_status xcl_model_prototypes_finish(xcl_model *model, float scale);
  * n_unknown: out, ignored features. */
 xcl_status xcl_model_predict(xcl_model *model, const xcl_csr *x, const int64_t *rows, int64_t n_rows, int32_t k,
                              int32_t lsh, int32_t *label_ids, float *scores, int64_t *n_unknown);
-/* Hidden vectors without dropout. hidden: (n_rows, width of the last hidden layer) out. */
+/* Hidden vectors without dropout, divided by the number of members. hidden: (n_rows, width of the last hidden layer) out. */
 xcl_status xcl_model_hidden(xcl_model *model, const xcl_csr *x, const int64_t *rows, int64_t n_rows, float *hidden);
 /* State of the tables; zeros for a model without. */
 void xcl_model_get_index_stats(xcl_model *model, int32_t reset, xcl_index_stats *out);

@@ -1,7 +1,6 @@
 /* Phase 1: from sparse rows to hidden vectors.  h = dropout(relu(b + sum_j x_j E[j])), then dense layers.
  * SPDX-License-Identifier: MIT */
 #include <math.h>
-#include <math.h>
 #include "model.h"
 #include "rng.h"
 
@@ -80,7 +79,9 @@ static void activate(const xcl_model *model, int32_t layer, int64_t row, float *
     int64_t width = model->width[layer];
     float drop = model->batch.training ? model->options.dropout : 0;
     if (drop <= 0) {
-        for (int64_t i = 0; i < width; i++) h[i] = h[i] < 0 ? 0.0f : h[i];
+        bool mean = !model->batch.training && layer == model->n_layers - 1;
+        float share = mean ? 1.0f / (float)model->options.n_members : 1.0f; /* scores are means over members */
+        for (int64_t i = 0; i < width; i++) h[i] = h[i] < 0 ? 0.0f : h[i] * share;
         return;
     }
     float scale = 1.0f / (1.0f - drop);

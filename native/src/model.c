@@ -13,7 +13,7 @@
 
 xcl_model_options xcl_model_options_default(void) {
     return (xcl_model_options){
-        .n_features = 1, .n_labels = 1, .n_hidden_layers = 1, .hidden = {128},
+        .n_features = 1, .n_labels = 1, .n_hidden_layers = 1, .hidden = {128}, .n_members = 1,
         .loss = XCL_LOSS_BCE, .optimizer = XCL_OPTIMIZER_ADAGRAD, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f,
         .init_scale = 0.1f, .output_scale = 0.01f, .seed = 1,
         .sampler = XCL_SAMPLER_RANDOM, .scope = XCL_SCOPE_BATCH, .n_active = 1000, .random_fill = 1,
@@ -34,6 +34,10 @@ static xcl_status check_options(const xcl_model_options *o) {
     CHECK(o->n_hidden_layers >= 1 && o->n_hidden_layers <= XCL_MAX_HIDDEN, "hidden: %d layers, not 1..8", o->n_hidden_layers);
     for (int32_t l = 0; l < o->n_hidden_layers; l++)
         CHECK(o->hidden[l] >= 1 && o->hidden[l] <= MAX_HIDDEN_UNITS, "hidden: %d units are not in 1..%d", o->hidden[l], MAX_HIDDEN_UNITS);
+    int32_t top = o->hidden[o->n_hidden_layers - 1];
+    CHECK(o->n_members >= 1 && (o->n_members == 1 || top % (o->n_members * XCL_LANES) == 0),
+          "members: %d do not cut %d hidden units into multiples of %d", o->n_members, top, XCL_LANES);
+    CHECK(o->n_members == 1 || o->scope == XCL_SCOPE_BATCH || o->sampler == XCL_SAMPLER_FULL, "members: %d need scope batch", o->n_members);
     CHECK(o->dropout >= 0 && o->dropout < 1, "dropout: %g is not in [0, 1)", o->dropout);
     CHECK(o->input_dropout >= 0 && o->input_dropout < 1, "input_dropout: %g is not in [0, 1)", o->input_dropout);
     CHECK(o->loss == XCL_LOSS_SOFTMAX || o->loss == XCL_LOSS_BCE, "loss: %d is unknown", o->loss);
@@ -225,7 +229,7 @@ static double plan_scratch(const xcl_model_options *o, double n_threads, double 
     double bytes = 8 * n_rows * units + 4 * n_rows * top * (2 + XCL_SHARDS); /* hidden, gradients, turned, scaled, shards */
     bytes += nnz * 24 + 20 * scored + 40 * n_rows * n_row_labels + 0.19 * (n + (double)o->n_features);
     if (o->sampler == XCL_SAMPLER_LSH) bytes += 4 * (double)o->n_active * (row ? n_rows : 1); /* proposals */
-    bytes += row ? pairs * 28 + 4 * n * n_threads : 4 * scored * padded * (1 + 2.0 / 64);
+    bytes += row ? pairs * 28 + 4 * n * n_threads : 4 * scored * padded * o->n_members * (1 + 2.0 / 64);
     return bytes + n_threads * 2 * 4 * MAX_BLOCK * top;
 }
 

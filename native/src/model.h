@@ -43,10 +43,10 @@ typedef struct {
     xcl_group active;                     /* union of the active sets */
     xcl_group features;                   /* distinct features of the batch */
     int64_t block;                        /* labels scored together */
-    xcl_floats scores;                    /* batch: (U, pad(B)); row: (pairs) */
-    xcl_floats block_peak, block_mass;    /* (blocks, pad(B)) */
-    xcl_floats shift, row_loss;           /* (pad(B)) log of the normaliser; loss */
-    xcl_longs true_places;                /* where in scores each true label of each row stands */
+    xcl_floats scores;                    /* batch: (U, M, pad(B)) for M members; row: (pairs) */
+    xcl_floats block_peak, block_mass;    /* (blocks, M, pad(B)) */
+    xcl_floats shift, row_loss;           /* (M, pad(B)) log of the normaliser; loss */
+    xcl_longs true_places;                /* where in scores each true label of each row stands, for the first member */
     xcl_floats shards;                    /* (XCL_SHARDS, B, pad(H)) shares of the hidden gradient */
     xcl_longs pair_starts;                /* scope row: (B + 1) */
     xcl_ints pair_labels, pair_rows;      /* scope row: (pairs), a row's true labels first */
@@ -81,6 +81,8 @@ struct xcl_model {
 
 static inline int64_t xcl_model_width(const xcl_model *model) { return model->width[model->n_layers - 1]; }
 static inline int64_t xcl_model_padded(const xcl_model *model) { return model->padded[model->n_layers - 1]; }
+/* Columns of the last hidden layer and of output weights that belong to one member. */
+static inline int64_t xcl_model_part(const xcl_model *model) { return xcl_model_padded(model) / model->options.n_members; }
 static inline float *xcl_model_top(const xcl_model *model) { return model->batch.hidden[model->n_layers - 1].data; }
 
 /* embed.c */

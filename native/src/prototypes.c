@@ -1,5 +1,5 @@
-/* Label prototypes as first output weights: the unit vector from the mean of all hidden vectors to the mean of those of
- * the label's rows. Labels without rows get zeros. SPDX-License-Identifier: MIT */
+/* Label prototypes as first output weights: for each member the unit vector from the mean of all hidden vectors to the
+ * mean of those of the label's rows. Labels without rows get zeros. SPDX-License-Identifier: MIT */
 #include <math.h>
 #include "model.h"
 
@@ -64,16 +64,19 @@ static void finish_task(void *arg, int64_t task, int32_t thread) {
     finish_job *job = arg;
     xcl_model *model = job->model;
     int64_t end = xcl_min((task + 1) * LABELS_A_TASK, model->options.n_labels), stride = model->output.stride;
+    int64_t part = xcl_model_part(model);
     for (int64_t l = task * LABELS_A_TASK; l < end; l++) {
         float *w = model->output.weight + l * stride;
         if (model->prototype_counts[l] == 0) continue;
-        double square = 0;
-        for (int64_t i = 0; i < stride; i++) {
-            w[i] = (float)(w[i] / model->prototype_counts[l] - model->prototype_mean[i] / (double)model->n_prototype_rows);
-            square += (double)w[i] * w[i];
+        for (int64_t first = 0; first < stride; first += part) {
+            double square = 0;
+            for (int64_t i = first; i < first + part; i++) {
+                w[i] = (float)(w[i] / model->prototype_counts[l] - model->prototype_mean[i] / (double)model->n_prototype_rows);
+                square += (double)w[i] * w[i];
+            }
+            float scale = square > 0 ? (float)(job->scale / sqrt(square)) : 0.0f;
+            for (int64_t i = first; i < first + part; i++) w[i] *= scale;
         }
-        float scale = square > 0 ? (float)(job->scale / sqrt(square)) : 0.0f;
-        for (int64_t i = 0; i < stride; i++) w[i] *= scale;
     }
 }
 

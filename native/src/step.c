@@ -30,7 +30,7 @@ xcl_status xcl_model_train(xcl_model *model, const xcl_csr *x, const xcl_csr *y,
     XCL_TRY(xcl_embed_load(model, x, rows, n_rows, true));
     XCL_TRY(xcl_embed_forward(model));
     if (o->scope == XCL_SCOPE_BATCH) XCL_TRY(xcl_embed_turn(model));
-    model->batch.block = o->scope == XCL_SCOPE_BATCH ? xcl_model_block(model->batch.n_padded, model->output.stride) : 1;
+    model->batch.block = o->scope == XCL_SCOPE_BATCH ? xcl_model_block(o->n_members * model->batch.n_padded, model->output.stride) : 1;
     lap(step, XCL_PHASE_EMBED, &clock);
 
     XCL_TRY(xcl_select_labels(model, y, rows));

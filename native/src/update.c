@@ -25,7 +25,7 @@ static void shard_range(const xcl_batch *batch, int64_t shard, int64_t *u0, int6
 /* Scores of labels u0..u1-1 become probability minus target. */
 static void scores_to_errors(xcl_model *model, int64_t u0, int64_t u1) {
     xcl_batch *batch = &model->batch;
-    int64_t n = batch->n_padded;
+    int64_t n_members = model->options.n_members, n = n_members * batch->n_padded;
     float *z = batch->scores.data + u0 * n;
     bool bce = model->options.loss == XCL_LOSS_BCE;
     if (bce) model->engine->kernels->sigmoid(z, (u1 - u0) * n);
@@ -33,7 +33,8 @@ static void scores_to_errors(xcl_model *model, int64_t u0, int64_t u1) {
     for (int64_t i = batch->active.starts.data[u0]; i < batch->active.starts.data[u1]; i++) {
         int32_t pair = batch->active.order.data[i], b = batch->label_rows.data[pair];
         int64_t n_labels = batch->label_starts.data[b + 1] - batch->label_starts.data[b];
-        batch->scores.data[batch->true_places.data[pair]] -= bce ? 1.0f : 1.0f / (float)n_labels;
+        float target = bce ? 1.0f : 1.0f / (float)n_labels;
+        for (int64_t m = 0; m < n_members; m++) batch->scores.data[batch->true_places.data[pair] + m * batch->n_padded] -= target;
     }
 }
 
@@ -47,19 +48,25 @@ static void block_shard(xcl_model *model, int64_t shard, int32_t thread, const x
     xcl_batch *batch = &model->batch;
     const xcl_kernels *kernels = model->engine->kernels;
     xcl_room *room = &model->rooms[thread];
-    int64_t n_rows = batch->n_rows, n = batch->n_padded, width = model->output.stride, first, last;
+    int64_t n_members = model->options.n_members, part = xcl_model_part(model);
+    int64_t n_rows = batch->n_rows, n = n_members * batch->n_padded, width = model->output.stride, first, last;
     float *share = batch->shards.data + shard * n_rows * width;
     shard_range(batch, shard, &first, &last);
     for (int64_t u0 = first; u0 < last; u0 += batch->block) {
         int64_t u1 = xcl_min(u0 + batch->block, last);
         scores_to_errors(model, u0, u1);
         const float *errors = batch->scores.data + u0 * n, *w = xcl_score_rows(model, room, u0, u1);
-        kernels->product(share, width, errors, 1, n, w, width, n_rows, u1 - u0, width, u0 > first);
-        kernels->product(room->gradient, width, errors, n, 1, batch->scaled.data, width, u1 - u0, n_rows, width, 0);
+        for (int64_t m = 0; m < n_members; m++) {
+            const float *own = errors + m * batch->n_padded;
+            int64_t at = m * part;
+            kernels->product(share + at, width, own, 1, n, w + at, width, n_rows, u1 - u0, part, u0 > first);
+            kernels->product(room->gradient + at, width, own, n, 1, batch->scaled.data + at, width, u1 - u0, n_rows, part, 0);
+        }
         for (int64_t u = u0; u < u1; u++) {
             float bias_gradient = 0;
-            for (int64_t b = 0; b < n_rows; b++) bias_gradient += errors[(u - u0) * n + b];
-            update_label(model, u, room->gradient + (u - u0) * width, bias_gradient / (float)n_rows, updater);
+            for (int64_t m = 0; m < n_members; m++)
+                for (int64_t b = 0; b < n_rows; b++) bias_gradient += errors[(u - u0) * n + m * batch->n_padded + b];
+            update_label(model, u, room->gradient + (u - u0) * width, bias_gradient / (float)(n_rows * n_members), updater);
         }
     }
 }

@@ -44,6 +44,7 @@ class ModelConfig:
     """A sparse-input network with one row of output weights a label."""
 
     hidden: tuple[int, ...] = key((1024,), "[1, 65536]", "widths of the hidden layers, 1 to 8 of them")
+    members: int = key(1, "[1, 64]", "parts of the last layer, each trained as if alone; scores are their mean")
     normalize: bool = key(True, "", "scale every row of features to unit length")
     dropout: float = key(0.6, "[0, 1)", "share of hidden units dropped in training")
     input_dropout: float = key(0.0, "[0, 1)", "share of a row's features dropped in training")
@@ -213,5 +214,9 @@ def problems(config: Config) -> Iterator[tuple[str, str]]:
     """Keys that do not fit each other, as (dotted key, what is wrong)."""
     if len(config.model.hidden) not in range(1, 9):
         yield "model.hidden", f"{len(config.model.hidden)} layers (allowed: 1 to 8)"
+    elif config.model.members > 1 and config.model.hidden[-1] % (16 * config.model.members):
+        yield "model.members", f"do not cut {config.model.hidden[-1]} hidden units into multiples of 16"
+    if config.model.members > 1 and config.sampler.scope == "row" and config.sampler.kind != "full":
+        yield "model.members", "more than 1 needs sampler.scope: batch"
     if config.train.patience and not config.data.validation:
         yield "train.patience", "needs validation rows: set data.validation to a file or a share such as 0.1"
