@@ -46,6 +46,10 @@ static xcl_model_options options_of(int32_t variant) {
     o.scope = variant / 2 % 2;
     o.sampler = variant / 4 % 3;
     o.optimizer = variant % 3;
+    if (o.scope == XCL_SCOPE_BATCH) {
+        o.hidden[1] = 32;
+        o.n_members = 2;
+    }
     o.epsilon = 1e-3f;
     o.dropout = 0.25f;
     o.input_dropout = 0.1f;
