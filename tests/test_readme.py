@@ -53,7 +53,13 @@ def test_the_readme_names_make_targets_and_folders_that_exist():
 
 def test_there_are_configs():
     names = {path.name for path in CONFIGS}
-    assert {"quickstart.yaml", "recommended.yaml", "slide-amazon-670k.yaml", "bolt-amazon-670k.yaml"} <= names
+    assert {
+        "quickstart.yaml",
+        "recommended.yaml",
+        "fast.yaml",
+        "slide-amazon-670k.yaml",
+        "bolt-amazon-670k.yaml",
+    } <= names
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.name)
